@@ -161,7 +161,8 @@ type Extent struct {
 type ReplicaState struct {
 	Task     int
 	Joined   bool
-	Left     bool
+	Finished bool              // it pushes no more
+	Left     bool              // it is gone
 	Examples int64             // in all its pushes
 	Verdicts map[Verdict]int64 // on its pushes
 }
@@ -200,7 +201,11 @@ type Service interface {
 	// replica's last push, the answer is the one given then.
 	Push(ctx context.Context, push Push, grads []Part) (Verdict, error)
 
-	// Leave says that a replica is done, so that nobody waits for it.
+	// Finish says that a replica will push no more, so that nobody waits for its
+	// gradients. It may still pull.
+	Finish(ctx context.Context, r Replica) error
+
+	// Leave says that a replica is gone: it has finished, and needs nothing more.
 	Leave(ctx context.Context, r Replica) error
 
 	// Describe tells what the shard holds and whom it has heard of.
