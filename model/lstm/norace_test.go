@@ -1,0 +1,5 @@
+//go:build !race
+
+package lstm_test
+
+const raceDetector = false
