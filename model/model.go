@@ -18,6 +18,10 @@ type Variable struct {
 	// Rows lists the rows a step touched, in ascending order and each once. A
 	// model that leaves rows does so in every step. Empty but not nil means none.
 	Rows []int32
+	// Next lists the rows that the next step will read, in the same way; nil means
+	// all. Who brings weights for that step need bring no others. At the end of an
+	// epoch it is nil, so that whoever evaluates the model then has all of them.
+	Next []int32
 }
 
 // Width returns the number of elements in a row of the variable: those under

@@ -209,12 +209,27 @@ func (s *Session) Status() transport.Status {
 // Done reports whether training was over on every shard at the last Pull.
 func (s *Session) Done() bool { return s.Status().Done }
 
-// Pull brings the weights up to date: from every shard those of the step that
-// follows the replica's last push there, or newer.
+// Pull brings the weights up to date that the model's next step reads: from
+// every shard those of the step that follows the replica's last push there, or
+// newer. Once training is over it brings all.
 func (s *Session) Pull(ctx context.Context) error {
+	if err := s.pull(ctx, false); err != nil {
+		return err
+	}
+	if s.Done() {
+		return s.pull(ctx, true)
+	}
+	return nil
+}
+
+func (s *Session) pull(ctx context.Context, all bool) error {
 	start := time.Now()
 	err := s.each(func(_ int, sh *shard) (err error) {
-		sh.status, err = sh.pull(ctx, s.limit(s.cfg.CallLimit), s.waitLimit(), sh.values)
+		parts := sh.wanted(all)
+		sh.status, err = sh.pull(ctx, s.limit(s.cfg.CallLimit), s.waitLimit(), parts)
+		if err == nil {
+			sh.scatter(parts)
+		}
 		return err
 	})
 	if err != nil {
@@ -273,7 +288,7 @@ func (s *Session) WaitDone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker/%d: wait for the end of training: %w", s.cfg.Task, err)
 	}
-	return s.Pull(ctx)
+	return s.pull(ctx, true)
 }
 
 // Leave says goodbye to every shard: the replica will make no more calls. A

@@ -17,72 +17,119 @@ import (
 type shard struct {
 	transport.Conn
 	name   string // as in "ps/0 (host:2222)"
-	values []transport.Part
-	grads  []gradient
-	sent   []transport.Part // room for the parts of one push
+	pieces []piece
+	parts  []transport.Part // of one call, as the pieces make them
 	status transport.Status // of the weights last pulled
 	want   int64            // least step the next pull accepts
 	saves  bool             // it wants cursors
 }
 
-// A gradient is the part of a variable's gradient that goes to one shard.
-type gradient struct {
+// A piece is what one shard has of one variable.
+type piece struct {
 	Range
-	part transport.Part
-	rows []int32 // memory for part.Rows
+	encoding transport.Encoding
+	rows     []int32   // room for the row numbers of a part
+	data     []float32 // room for the rows of a pull, which lie apart in the variable
 }
 
 func newShard(conn transport.Conn, name string, rs []Range, e transport.Encoding) *shard {
-	sh := &shard{Conn: conn, name: name, status: transport.Status{Step: -1}}
+	sh := &shard{Conn: conn, name: name, status: transport.Status{Step: -1}, parts: make([]transport.Part, len(rs))}
 	for _, r := range rs {
-		part := transport.Part{Variable: r.Variable.Name, Offset: r.Lo, Width: r.Variable.Width(), Encoding: e}
-		sh.grads = append(sh.grads, gradient{Range: r, part: part})
-		part.Data = r.Variable.Value[r.Lo:r.Hi]
-		sh.values = append(sh.values, part)
+		sh.pieces = append(sh.pieces, piece{Range: r, encoding: e})
 	}
-	sh.sent = make([]transport.Part, len(rs))
 	return sh
 }
 
 // initial returns the parts that offer the weights: never rounded, whatever the
 // encoding of the parts that follow.
 func (sh *shard) initial() []transport.Part {
-	parts := append([]transport.Part(nil), sh.values...)
-	for i := range parts {
-		parts[i].Encoding = transport.Float32
+	for i := range sh.pieces {
+		sh.parts[i] = sh.pieces[i].weights(nil)
+		sh.parts[i].Encoding = transport.Float32
 	}
-	return parts
+	return sh.parts
+}
+
+// wanted returns the parts that the next step of the model reads, or all. Once
+// they are filled, scatter puts into place what was pulled in rows.
+func (sh *shard) wanted(all bool) []transport.Part {
+	for i := range sh.pieces {
+		p := &sh.pieces[i]
+		rows := p.Variable.Next
+		if all {
+			rows = nil
+		}
+		sh.parts[i] = p.weights(rows)
+	}
+	return sh.parts
+}
+
+func (sh *shard) scatter(parts []transport.Part) {
+	for i, part := range parts {
+		value := sh.pieces[i].Variable.Value[part.Offset:]
+		for k, r := range part.Rows {
+			copy(value[int(r)*part.Width:][:part.Width], part.Data[k*part.Width:])
+		}
+	}
 }
 
 // gradients returns the parts of the gradient that the last step left, valid
 // until the next call.
 func (sh *shard) gradients() []transport.Part {
-	for i := range sh.grads {
-		sh.sent[i] = sh.grads[i].current()
+	for i := range sh.pieces {
+		sh.parts[i] = sh.pieces[i].gradient()
 	}
-	return sh.sent
+	return sh.parts
 }
 
-// current returns the part as the last step left it: the whole run, or those
-// rows of the variable that fall into it, counted from the run's start.
-func (g *gradient) current() transport.Part {
-	v, part := g.Variable, g.part
-	if v.Rows == nil {
-		part.Data = v.Grad[g.Lo:g.Hi]
+func (p *piece) part() transport.Part {
+	return transport.Part{Variable: p.Variable.Name, Offset: p.Lo, Width: p.Variable.Width(), Encoding: p.encoding}
+}
+
+// weights returns the part that brings the given rows of the variable, or the
+// whole run.
+func (p *piece) weights(rows []int32) transport.Part {
+	part := p.part()
+	if rows == nil {
+		part.Data = p.Variable.Value[p.Lo:p.Hi]
 		return part
 	}
-	first, end := int32(g.Lo/part.Width), int32(g.Hi/part.Width)
-	lo := sort.Search(len(v.Rows), func(i int) bool { return v.Rows[i] >= first })
-	hi := lo + sort.Search(len(v.Rows)-lo, func(i int) bool { return v.Rows[lo+i] >= end })
-	if g.rows == nil {
-		g.rows = make([]int32, 0, 64)
+	lo, hi := p.take(rows, part.Width)
+	n := (hi - lo) * part.Width
+	if cap(p.data) < n {
+		p.data = make([]float32, n+n/4) // batches differ a little
 	}
-	g.rows = g.rows[:0]
-	for _, r := range v.Rows[lo:hi] {
-		g.rows = append(g.rows, r-first)
-	}
-	part.Rows, part.Data = g.rows, v.Grad[lo*part.Width:hi*part.Width]
+	part.Rows, part.Data = p.rows, p.data[:n]
 	return part
+}
+
+// gradient returns the part as the last step left it: the whole run, or those
+// rows of the variable that fall into it.
+func (p *piece) gradient() transport.Part {
+	v, part := p.Variable, p.part()
+	if v.Rows == nil {
+		part.Data = v.Grad[p.Lo:p.Hi]
+		return part
+	}
+	lo, hi := p.take(v.Rows, part.Width)
+	part.Rows, part.Data = p.rows, v.Grad[lo*part.Width:hi*part.Width]
+	return part
+}
+
+// take leaves in p.rows those of the variable's rows that fall into the run,
+// counted from its start, and returns which they are of rows: [lo, hi).
+func (p *piece) take(rows []int32, width int) (lo, hi int) {
+	first, end := int32(p.Lo/width), int32(p.Hi/width)
+	lo = sort.Search(len(rows), func(i int) bool { return rows[i] >= first })
+	hi = lo + sort.Search(len(rows)-lo, func(i int) bool { return rows[lo+i] >= end })
+	if p.rows == nil {
+		p.rows = make([]int32, 0, 64) // not nil, which would mean the whole run
+	}
+	p.rows = p.rows[:0]
+	for _, r := range rows[lo:hi] {
+		p.rows = append(p.rows, r-first)
+	}
+	return lo, hi
 }
 
 // A limit bounds a wait, and tells about it while it lasts.

@@ -40,12 +40,14 @@ func examples(n, v int, seed uint64) []example {
 }
 
 func newToy(v, batch int, data []example) *toy {
-	return &toy{
+	m := &toy{
 		table: &model.Variable{Name: "table", Shape: []int{v, 1}, Value: make([]float32, v), Grad: make([]float32, v)},
 		bias:  &model.Variable{Name: "bias", Shape: []int{1}, Value: make([]float32, 1), Grad: make([]float32, 1)},
 		batch: batch,
 		data:  data,
 	}
+	m.look()
+	return m
 }
 
 func (m *toy) Variables() []*model.Variable { return []*model.Variable{m.table, m.bias} }
@@ -56,6 +58,7 @@ func (m *toy) Step(ctx context.Context) (model.Result, error) {
 	}
 	if int(m.at+1)*m.batch > len(m.data) {
 		m.epoch, m.at = m.epoch+1, 0
+		m.look()
 		return model.Result{}, io.EOF
 	}
 	batch := m.data[int(m.at)*m.batch:][:m.batch]
@@ -80,6 +83,7 @@ func (m *toy) Step(ctx context.Context) (model.Result, error) {
 	if m.at == m.poison {
 		m.bias.Grad[0] /= 0
 	}
+	m.look()
 	return model.Result{Loss: loss / float64(m.batch), Examples: m.batch}, nil
 }
 
@@ -94,7 +98,22 @@ func (m *toy) Seek(cursor []byte) error {
 		return errors.New("toy: cursor of another model")
 	}
 	m.epoch, m.at = int64(binary.LittleEndian.Uint64(cursor)), int64(binary.LittleEndian.Uint64(cursor[8:]))
+	m.look()
 	return nil
+}
+
+// look says which rows of the table the next batch looks up.
+func (m *toy) look() {
+	m.table.Next = nil
+	if int(m.at+1)*m.batch > len(m.data) {
+		return
+	}
+	m.table.Next = []int32{}
+	for _, e := range m.data[int(m.at)*m.batch:][:m.batch] {
+		m.table.Next = append(m.table.Next, e.id)
+	}
+	slices.Sort(m.table.Next)
+	m.table.Next = slices.Compact(m.table.Next)
 }
 
 // weights returns all weights, table first.

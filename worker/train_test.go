@@ -15,6 +15,7 @@ import (
 	"pushpull/model"
 	"pushpull/ps"
 	"pushpull/transport"
+	"pushpull/transport/grpc"
 	"pushpull/transport/inproc"
 	"pushpull/transport/transporttest"
 	"pushpull/worker"
@@ -48,7 +49,7 @@ func startOn(t testing.TB, net transport.Transport, n, replicas int, cfg ps.Conf
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := net.Listen(fmt.Sprintf("ps%d", i), srv)
+		l, err := net.Listen("localhost:0", srv)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -434,9 +435,9 @@ func TestOtherJobIsRefused(t *testing.T) {
 
 func BenchmarkSession(b *testing.B) {
 	for _, elems := range []int{1 << 10, 1 << 20} {
-		b.Run(fmt.Sprintf("elems=%d/transport=inproc", elems), func(b *testing.B) {
-			benchmarkSession(b, &inproc.Network{}, elems)
-		})
+		for name, net := range map[string]transport.Transport{"inproc": &inproc.Network{}, "grpc": grpc.New(grpc.Options{})} {
+			b.Run(fmt.Sprintf("elems=%d/transport=%s", elems, name), func(b *testing.B) { benchmarkSession(b, net, elems) })
+		}
 	}
 }
 

@@ -87,6 +87,7 @@ func (m *Model) Seek(cursor []byte) error {
 		r.floats(s.h)
 		r.floats(s.c)
 	}
+	m.next.look(m.batches, m.step)
 	return nil
 }
 

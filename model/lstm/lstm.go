@@ -19,6 +19,7 @@ type Model struct {
 	packs     *packs
 	training  *network
 	clipper   clipper
+	next      lookahead
 
 	evaluations map[evaluation]*network
 
@@ -70,6 +71,8 @@ func New(cfg Config, tokens []int32) (*Model, error) {
 	m.training.reserve()
 	m.clipper = newClipper(arithmetic{cfg.Engine, cfg.Threads}, m.variables)
 	m.cursor = make([]byte, 0, m.cursorSize())
+	m.next = newLookahead(m.variables[0], batches)
+	m.next.look(batches, 0)
 	return m, nil
 }
 
@@ -99,6 +102,7 @@ func (m *Model) Step(ctx context.Context) (model.Result, error) {
 	}
 	if m.step == m.batches.Len() {
 		m.epoch, m.step = m.epoch+1, 0
+		m.next.look(m.batches, 0)
 		return model.Result{}, io.EOF
 	}
 	if m.step == 0 {
@@ -113,6 +117,7 @@ func (m *Model) Step(ctx context.Context) (model.Result, error) {
 	}
 	m.clip()
 	m.step++
+	m.next.look(m.batches, m.step)
 	m.cost += cost
 	m.time += m.cfg.Unroll
 	return model.Result{Loss: cost, Examples: m.cfg.Batch * m.cfg.Unroll}, nil
