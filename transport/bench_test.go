@@ -43,7 +43,7 @@ func BenchmarkConn(b *testing.B) {
 		{"grpc_unix", grpc.New(grpc.Options{}), "unix://" + b.TempDir() + "/socket"},
 		{"inproc", new(inproc.Network), ":0"},
 	} {
-		for _, e := range []transport.Encoding{transport.Float32, transport.Float16} {
+		for _, e := range []transport.Encoding{transport.Float32, transport.Float16, transport.BFloat16} {
 			for _, op := range []string{"push", "pull"} {
 				for _, size := range sizes {
 					b.Run(fmt.Sprintf("transport=%s/encoding=%v/op=%s/bytes=%d", tr.name, e, op, size), func(b *testing.B) {

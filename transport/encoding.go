@@ -13,9 +13,13 @@ type Encoding uint8
 
 // Encodings.
 const (
-	Float32 Encoding = iota // as it is
-	Float16                 // IEEE 754 binary16; values beyond ±65504 become infinite
+	Float32  Encoding = iota // as it is
+	Float16                  // IEEE 754 binary16: 11 bits of precision; beyond ±65504 infinite
+	BFloat16                 // the upper half of a float32: its range, 8 bits of precision
 )
+
+// Encodings lists all encodings in order.
+var Encodings = []Encoding{Float32, Float16, BFloat16}
 
 // String returns the encoding's name.
 func (e Encoding) String() string {
@@ -24,55 +28,82 @@ func (e Encoding) String() string {
 		return "float32"
 	case Float16:
 		return "float16"
+	case BFloat16:
+		return "bfloat16"
 	}
 	return fmt.Sprintf("encoding(%d)", uint8(e))
 }
 
 // Valid reports whether e is one of the encodings above.
-func (e Encoding) Valid() bool { return e <= Float16 }
+func (e Encoding) Valid() bool { return e <= BFloat16 }
 
 // Size returns the bytes that one element takes.
 func (e Encoding) Size() int {
-	if e == Float16 {
-		return 2
+	if e == Float32 {
+		return 4
 	}
-	return 4
+	return 2
 }
 
 // Encode writes src to dst, little-endian. It panics unless dst has room for
 // len(src) elements.
 func (e Encoding) Encode(dst []byte, src []float32) {
-	if e == Float16 {
+	if e == Float32 {
 		for i, x := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], toFloat16(x))
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
 		}
 		return
 	}
-	for i, x := range src {
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
+	n := encodeHalf(e, dst, src)
+	for i, x := range src[n:] {
+		binary.LittleEndian.PutUint16(dst[2*(n+i):], e.toHalf(x))
 	}
 }
 
 // Decode reads len(dst) elements from src. It panics if src is too short.
 func (e Encoding) Decode(dst []float32, src []byte) {
-	if e == Float16 {
+	if e == Float32 {
 		for i := range dst {
-			dst[i] = fromFloat16(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}
 		return
 	}
-	for i := range dst {
-		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+	for i := decodeHalf(e, dst, src); i < len(dst); i++ {
+		dst[i] = e.fromHalf(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
 
 // Round rounds x in place to what survives a transfer.
 func (e Encoding) Round(x []float32) {
-	if e == Float16 {
-		for i := range x {
-			x[i] = fromFloat16(toFloat16(x[i]))
-		}
+	if e == Float32 {
+		return
 	}
+	for i := roundHalf(e, x); i < len(x); i++ {
+		x[i] = e.fromHalf(e.toHalf(x[i]))
+	}
+}
+
+func (e Encoding) toHalf(x float32) uint16 {
+	if e == BFloat16 {
+		return toBFloat16(x)
+	}
+	return toFloat16(x)
+}
+
+func (e Encoding) fromHalf(h uint16) float32 {
+	if e == BFloat16 {
+		return math.Float32frombits(uint32(h) << 16)
+	}
+	return fromFloat16(h)
+}
+
+// toBFloat16 rounds to nearest even. A NaN stays one, as in toFloat16.
+func toBFloat16(x float32) uint16 {
+	b := math.Float32bits(x)
+	if b&0x7fffffff > 0x7f800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
 // toFloat16 rounds to nearest even. A NaN stays one: its quiet bit is set and

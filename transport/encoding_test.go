@@ -165,7 +165,7 @@ func TestEncodingsTellWhatTheyAre(t *testing.T) {
 		name  string
 		size  int
 		valid bool
-	}{{transport.Float32, "float32", 4, true}, {transport.Float16, "float16", 2, true}, {2, "encoding(2)", 4, false}} {
+	}{{transport.Float32, "float32", 4, true}, {transport.Float16, "float16", 2, true}, {transport.BFloat16, "bfloat16", 2, true}, {3, "encoding(3)", 2, false}} {
 		if c.e.String() != c.name || c.e.Valid() != c.valid || c.valid && c.e.Size() != c.size {
 			t.Errorf("encoding %d: %v, %d bytes, valid %v; want %+v", uint8(c.e), c.e, c.e.Size(), c.e.Valid(), c)
 		}

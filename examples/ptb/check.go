@@ -153,6 +153,15 @@ func (o *options) checkUpdate(given func(string) bool) error {
 	if !(u.rate > 0) || math.IsInf(u.rate, 0) {
 		return usagef("--learning_rate=%v: want more than 0", u.rate)
 	}
+	if u.fp16 {
+		if given("encoding") && u.encoding != "float16" {
+			return usagef("--use_fp16 with --encoding=%s: want one of them", u.encoding)
+		}
+		u.encoding = "float16"
+	}
+	if err := oneOf("encoding", u.encoding, encodingNames()...); err != nil {
+		return err
+	}
 	if u.partition < 0 {
 		return usagef("--partition_bytes=%d: want at least 1, or 0 to have it chosen", u.partition)
 	}

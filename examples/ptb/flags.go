@@ -58,8 +58,9 @@ type updateOptions struct {
 	maxStaleness int64 // -1 means any
 	optimizer    string
 	rate         float64
-	fp16         bool
-	partition    int // bytes; 0 means automatic
+	fp16         bool   // short for encoding "float16"
+	encoding     string // on the wire
+	partition    int    // bytes; 0 means automatic
 	placement    string
 }
 
@@ -132,7 +133,8 @@ func (o *options) groups() []group {
 	fs.Int64Var(&u.maxStaleness, "max_staleness", -1, "without --sync_replicas: `steps` that a gradient may be old, older ones are dropped; -1 means any")
 	fs.StringVar(&u.optimizer, "optimizer", "sgd", "what makes an update of a gradient, `sgd|momentum|adagrad|adam`")
 	fs.Float64Var(&u.rate, "learning_rate", 0, "`rate` of the first epochs; default the preset's for sgd, 0.1 for momentum and adagrad, 0.001 for adam")
-	fs.BoolVar(&u.fp16, "use_fp16", false, "send weights and gradients as 16-bit floats; the servers keep, and workers compute with, 32 bits")
+	fs.BoolVar(&u.fp16, "use_fp16", false, "send weights and gradients as 16-bit floats, short for --encoding=float16; the servers keep, and workers compute with, 32 bits")
+	fs.StringVar(&u.encoding, "encoding", "float32", "how weights and gradients travel, `float32|float16|bfloat16`; bfloat16 has the range of float32, float16 more digits")
 	fs.IntVar(&u.partition, "partition_bytes", 0, "split variables into parts of at most so many `bytes`; 0 chooses by the number of servers")
 	fs.StringVar(&u.placement, "placement", "balanced", "which server gets a part, `balanced|round_robin`; balanced is by bytes, round_robin is TensorFlow's")
 

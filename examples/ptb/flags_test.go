@@ -65,6 +65,8 @@ func TestFlagsAreRefusedWithFlagValueAndWish(t *testing.T) {
 		{"--learning_rate=NaN", "--learning_rate=NaN: want more than 0"},
 		{"--learning_rate=fast", "--learning_rate=fast: want a number"},
 		{"--partition_bytes=-4", "--partition_bytes=-4: want at least 1, or 0"},
+		{"--encoding=int8", "--encoding=int8: want one of float32, float16, bfloat16"},
+		{"--use_fp16 --encoding=bfloat16", "--use_fp16 with --encoding=bfloat16: want one of them"},
 		{"--placement=random", "--placement=random: want one of balanced, round_robin"},
 		{"--checkpoint_dir=x --checkpoint_every=0", "--checkpoint_every=0: want at least 1"},
 		{"--checkpoint_dir=x --checkpoint_keep=-1", "--checkpoint_keep=-1: want at least 1, or 0"},
@@ -126,6 +128,7 @@ func TestDefaultsFollowTheMode(t *testing.T) {
 		{"--learning_rate wins", []string{"--optimizer=adam", "--learning_rate=0.5"}, func(o *options) any { return o.update.rate }, 0.5},
 		{"32 bits on the wire", nil, func(o *options) any { return o.encoding() }, transport.Float32},
 		{"16 bits on the wire", []string{"--use_fp16"}, func(o *options) any { return o.encoding() }, transport.Float16},
+		{"16 bits of another kind", []string{"--encoding=bfloat16"}, func(o *options) any { return o.encoding() }, transport.BFloat16},
 		{"all CPUs", job, func(o *options) any { return o.machine.threads }, runtime.GOMAXPROCS(0)},
 		{"all CPUs shared in one process", []string{"--workers=1000"}, func(o *options) any { return o.machine.threads }, 1},
 		{"--threads wins", []string{"--threads=7"}, func(o *options) any { return o.machine.threads }, 7},
@@ -182,7 +185,7 @@ func TestHelpNamesEveryFlagAndVersionEveryPart(t *testing.T) {
 		}
 	}
 	for _, flag := range strings.Fields(`job_name task_index ps_hosts worker_hosts model data_path save_path sync_replicas
-		replicas_to_aggregate num_gpus use_fp16 existing_servers seed epochs steps batch_size optimizer learning_rate
+		replicas_to_aggregate num_gpus use_fp16 encoding existing_servers seed epochs steps batch_size optimizer learning_rate
 		metrics_addr checkpoint_dir checkpoint_every checkpoint_keep threads engine max_staleness partition_bytes
 		placement startup_timeout worker_timeout clip_norm report progress version workers ps transport`) {
 		if !strings.Contains(stdout.String(), "--"+flag+" ") && !strings.Contains(stdout.String(), "--"+flag+"[=true|false] ") {

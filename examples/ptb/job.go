@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,7 +34,7 @@ func (o *options) settings() []transport.Setting {
 		{Name: "max_staleness", Value: strconv.FormatInt(u.maxStaleness, 10)},
 		{Name: "optimizer", Value: u.optimizer},
 		{Name: "learning_rate", Value: strconv.FormatFloat(u.rate, 'g', -1, 64)},
-		{Name: "use_fp16", Value: strconv.FormatBool(u.fp16)},
+		{Name: "encoding", Value: u.encoding},
 		{Name: "partition_bytes", Value: strconv.Itoa(u.partition)},
 		{Name: "placement", Value: u.placement},
 	}
@@ -109,10 +110,15 @@ func (o *options) session(task int, t transport.Transport, servers []string, pla
 }
 
 func (o *options) encoding() transport.Encoding {
-	if o.update.fp16 {
-		return transport.Float16
+	return transport.Encoding(slices.Index(encodingNames(), o.update.encoding))
+}
+
+// encodingNames are the values of --encoding.
+func encodingNames() (names []string) {
+	for _, e := range transport.Encodings {
+		names = append(names, e.String())
 	}
-	return transport.Float32
+	return names
 }
 
 // lstm configures one worker's model. The weights that count are the chief's;

@@ -21,7 +21,7 @@ func someFloats(n int) []float32 {
 }
 
 func TestViewAgreesWithEncoding(t *testing.T) {
-	for _, e := range []transport.Encoding{transport.Float32, transport.Float16} {
+	for _, e := range []transport.Encoding{transport.Float32, transport.Float16, transport.BFloat16} {
 		for _, n := range []int{0, 1, 2, 3, 1000} {
 			x := someFloats(n)
 			got, want := make([]byte, n*e.Size()), make([]byte, n*e.Size())

@@ -37,7 +37,7 @@ func Test(t *testing.T, new func(t *testing.T) (transport.Transport, string)) {
 		{"RowsSurvive", rowsSurvive},
 		{"ManyPartsSurvive", manyPartsSurvive},
 		{"EverySizeSurvives", everySizeSurvives},
-		{"Float16Rounds", float16Rounds},
+		{"EncodingsRound", encodingsRound},
 		{"MalformedPartsAreRefused", malformedPartsAreRefused},
 		{"PullWithoutPartsWaits", pullWithoutPartsWaits},
 		{"CancelEndsPull", cancelEndsPull},

@@ -28,8 +28,9 @@ const (
 type Encoding int32
 
 const (
-	Encoding_ENCODING_FLOAT32 Encoding = 0 // IEEE 754 binary32, four bytes
-	Encoding_ENCODING_FLOAT16 Encoding = 1 // IEEE 754 binary16, two bytes; rounded to nearest even
+	Encoding_ENCODING_FLOAT32  Encoding = 0 // IEEE 754 binary32, four bytes
+	Encoding_ENCODING_FLOAT16  Encoding = 1 // IEEE 754 binary16, two bytes; rounded to nearest even
+	Encoding_ENCODING_BFLOAT16 Encoding = 2 // the upper two bytes of a binary32, rounded to nearest even
 )
 
 // Enum value maps for Encoding.
@@ -37,10 +38,12 @@ var (
 	Encoding_name = map[int32]string{
 		0: "ENCODING_FLOAT32",
 		1: "ENCODING_FLOAT16",
+		2: "ENCODING_BFLOAT16",
 	}
 	Encoding_value = map[string]int32{
-		"ENCODING_FLOAT32": 0,
-		"ENCODING_FLOAT16": 1,
+		"ENCODING_FLOAT32":  0,
+		"ENCODING_FLOAT16":  1,
+		"ENCODING_BFLOAT16": 2,
 	}
 )
 
@@ -1867,10 +1870,11 @@ const file_pushpull_v1_parameter_server_proto_rawDesc = "" +
 	"\x0eKIND_TOO_LARGE\x10\b\x12\x10\n" +
 	"\fKIND_INVALID\x10\t\x12\x14\n" +
 	"\x10KIND_UNAVAILABLE\x10\n" +
-	"*6\n" +
+	"*M\n" +
 	"\bEncoding\x12\x14\n" +
 	"\x10ENCODING_FLOAT32\x10\x00\x12\x14\n" +
-	"\x10ENCODING_FLOAT16\x10\x01*\xa4\x01\n" +
+	"\x10ENCODING_FLOAT16\x10\x01\x12\x15\n" +
+	"\x11ENCODING_BFLOAT16\x10\x02*\xa4\x01\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_APPLIED\x10\x01\x12\x14\n" +
