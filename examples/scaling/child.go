@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,13 @@ func transportByName(name string) (transport.Transport, string) {
 		}
 	}
 	panic("transport " + name + " was checked")
+}
+
+func encodingNames() (names []string) {
+	for _, e := range transport.Encodings {
+		names = append(names, e.String())
+	}
+	return names
 }
 
 // rate is the learning rate: low enough that nothing diverges, which would
@@ -232,9 +240,7 @@ func (o *options) work(ctx context.Context, stdout io.Writer) error {
 	t, _ := transportByName(o.via)
 	meter := transport.Measure(t, nil)
 	cfg := worker.Config{Transport: meter, Addrs: []string{o.addr}, Task: o.task}
-	if o.encoding == "float16" {
-		cfg.Encoding = transport.Float16
-	}
+	cfg.Encoding = transport.Encoding(slices.Index(encodingNames(), o.encoding))
 	s, err := worker.Open(ctx, cfg, m)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func (o *options) flags() *pflag.FlagSet {
 	fs.StringSliceVar(&o.presets, "presets", []string{"small"}, "models, `small|medium|large,...`")
 	fs.StringSliceVar(&o.modes, "modes", []string{"async", "sync"}, "how gradients become updates, `async|sync,...`")
 	fs.StringSliceVar(&o.transports, "transports", []string{"grpc"}, "what carries the calls, `"+strings.Join(transportNames(), "|")+",...`")
-	fs.StringVar(&o.encoding, "encoding", "float32", "how weights and gradients travel, `float32|float16`")
+	fs.StringVar(&o.encoding, "encoding", "float32", "how weights and gradients travel, `"+strings.Join(encodingNames(), "|")+"`")
 	fs.IntVar(&o.workers, "workers", 2, "`number` of workers, one thread each")
 	fs.IntVar(&o.steps, "steps", 0, "measured `steps` of each worker in a round; default 60 for small, 12 for medium, 5 for large")
 	fs.IntVar(&o.warm, "warm", 3, "`steps` before those")
@@ -76,7 +76,7 @@ func (o *options) check() error {
 		got, want []string
 	}{
 		{"presets", o.presets, presetNames()}, {"modes", o.modes, []string{"async", "sync"}},
-		{"transports", o.transports, transportNames()}, {"encoding", []string{o.encoding}, []string{"float32", "float16"}},
+		{"transports", o.transports, transportNames()}, {"encoding", []string{o.encoding}, encodingNames()},
 	} {
 		for _, v := range l.got {
 			if !slices.Contains(l.want, v) {
