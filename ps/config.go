@@ -33,8 +33,9 @@ type Config struct {
 
 	// MaxWait is how long one Pull may wait. 0 means 10 s.
 	MaxWait time.Duration
-	// Linger is how long Run waits, once training is over, for replicas that have
-	// not left. 0 means 30 s.
+	// Linger is how long Run waits, once training is over, for a call of a replica
+	// that has not left: one that says it is still there is waited for again.
+	// 0 means 30 s.
 	Linger time.Duration
 	// IdleLimit is how long Run bears that nobody calls before training is over.
 	// 0 means 10 min, negative means for ever.

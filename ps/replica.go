@@ -149,7 +149,7 @@ func (s *Shard) checkPlan(who string, plan transport.Plan) error {
 				s.task, field.name, who, field.their, transport.ErrInvalid)
 		}
 		if s.planned && field.our != field.their {
-			return fmt.Errorf("%s: %w: Plan.%s: %s says %d, the first worker to join said %d; start all processes with the same flags",
+			return fmt.Errorf("%s: %w: Plan.%s: %s says %d, the first worker to join said %d; give all workers the same data, epochs and steps",
 				s.task, transport.ErrJob, field.name, who, field.their, field.our)
 		}
 	}

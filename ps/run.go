@@ -13,25 +13,25 @@ import (
 var ErrIdle = errors.New("nobody calls")
 
 // Run saves checkpoints and returns when the process may end: nil once training
-// is over and every replica that joined has left, or Config.Linger after it is
-// over. It saves the last state, whatever ends it; a checkpoint that fails on the
+// is over and every replica that joined has left, or none of those that stay has
+// called for Config.Linger. It saves the last state, whatever ends it; a checkpoint that fails on the
 // way is only logged and counted, but the last one failing is an error. If
 // nobody calls for Config.IdleLimit it returns [ErrIdle] with the names of the
 // replicas that are missing, and if ctx ends first, ctx's error.
 //
 // Run is to be called once. It starts no goroutine.
 func (s *Server) Run(ctx context.Context) error {
-	err := s.train(ctx)
+	trainErr := s.train(ctx)
+	var saveErr error
 	if s.cfg.Checkpoint.Dir != "" {
-		if saveErr := s.save(); saveErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: last checkpoint: %w", s.shard.task, saveErr))
+		if err := s.save(); err != nil {
+			saveErr = fmt.Errorf("%s: last checkpoint: %w", s.shard.task, err)
 		}
 	}
-	if err != nil {
-		return err
+	if trainErr == nil {
+		s.linger(ctx) // whatever became of the checkpoint, the workers get their weights
 	}
-	s.linger(ctx)
-	return nil
+	return errors.Join(trainErr, saveErr)
 }
 
 // train saves checkpoints until training is over.
@@ -89,27 +89,50 @@ func (s *Server) idle() (time.Duration, error) {
 		s.shard.task, ErrIdle, limit, s.shard.step, s.names(missing))
 }
 
-// linger waits until every replica that joined has left, but not for long.
+// linger waits until every replica that joined has left, as long as one of them
+// is heard of now and then.
 func (s *Server) linger(ctx context.Context) {
-	timeout := time.NewTimer(s.cfg.Linger)
-	defer timeout.Stop()
+	over := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		state := s.state()
 		if len(state.staying) == 0 {
 			return
 		}
+		left := s.cfg.Linger - time.Since(later(over, s.lastHeard(state.staying)))
+		if left <= 0 {
+			s.mu.RLock()
+			names := s.names(state.staying)
+			s.mu.RUnlock()
+			s.cfg.Log.Warn("training is over, but some workers have not left", "task", s.shard.task, "workers", names, "waited", s.cfg.Linger)
+			return
+		}
+		timer.Reset(left)
 		select {
 		case <-state.changed:
-			continue
-		case <-timeout.C:
+		case <-timer.C:
 		case <-ctx.Done():
+			return
 		}
-		s.mu.RLock()
-		names := s.names(state.staying)
-		s.mu.RUnlock()
-		s.cfg.Log.Warn("training is over, but some workers have not left", "task", s.shard.task, "workers", names, "waited", s.cfg.Linger)
-		return
 	}
+}
+
+// lastHeard returns when one of the replicas has called last.
+func (s *Server) lastHeard(tasks []int) (t time.Time) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, task := range tasks {
+		t = later(t, s.heard[task])
+	}
+	return t
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // state is what Run acts on.

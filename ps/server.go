@@ -89,7 +89,9 @@ func (s *Server) Init(ctx context.Context, parts []transport.Part) error {
 	return nil
 }
 
-// Pull implements [transport.Service]. It waits at most Config.MaxWait.
+// Pull implements [transport.Service]. It waits at most Config.MaxWait, and not
+// quite to the context's deadline, so that the answer that names who is awaited
+// comes in time.
 func (s *Server) Pull(ctx context.Context, minStep int64, dst []transport.Part) (transport.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return transport.Status{}, err
@@ -98,7 +100,12 @@ func (s *Server) Pull(ctx context.Context, minStep int64, dst []transport.Part) 
 	s.touch()
 	defer s.touch()
 	defer s.metrics.waited(start)
-	timeout := time.NewTimer(s.cfg.MaxWait)
+	wait := s.cfg.MaxWait
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		wait = min(wait, left-min(left/10, 250*time.Millisecond))
+	}
+	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
 		status, changed, err := s.tryPull(minStep, dst)

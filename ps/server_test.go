@@ -171,8 +171,11 @@ func TestPullSaysForWhomItWaits(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.Pull(ctx, 1, nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "worker/3 (not joined)") {
-			t.Errorf("Pull with a deadline of 1s: %v, want it exceeded and worker/3 named", err)
+		if _, err := s.Pull(ctx, 1, nil); !errors.Is(err, transport.ErrNotReady) || !strings.Contains(err.Error(), "worker/3 (not joined)") {
+			t.Errorf("Pull with a deadline of 1s: %v, want ErrNotReady before that, and worker/3 named", err)
+		}
+		if ctx.Err() != nil {
+			t.Error("Pull answered after its deadline")
 		}
 	})
 }
@@ -261,6 +264,58 @@ func TestRunLingersForThoseWhoDoNotLeave(t *testing.T) {
 			t.Errorf("log = %s, want %s", got, want)
 		}
 	})
+}
+
+// A chief that evaluates for long says now and then that it is there.
+func TestRunLingersAsLongAsAReplicaIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		s := newServer(t, ps.Config{Replicas: 1, Linger: 7 * time.Second})
+		r := run(t.Context(), &wg, s)
+		for range 10 {
+			_, err := s.Join(t.Context(), hello(0, transport.Plan{Steps: 1}))
+			must(t, err)
+			must(t, s.Init(t.Context(), wpart(1)))
+			pushTo(t, s, 0, 1, 0, wpart(1))
+			time.Sleep(5 * time.Second)
+		}
+		synctest.Wait()
+		if r.done {
+			t.Fatalf("Run = %+v, want it to wait for worker/0, which has called every 5s", *r)
+		}
+		wg.Wait()
+		if r.err != nil || r.took != 52*time.Second {
+			t.Errorf("Run = %+v, want no error 7s after the last call at 45s", *r)
+		}
+	})
+}
+
+// The weights of a training that is done are the workers', even if they cannot be saved.
+func TestLastCheckpointThatFailsFailsRunAfterAllHaveLeft(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	s := newServer(t, ps.Config{Replicas: 1, Checkpoint: ps.Checkpoint{Dir: dir}})
+	must(t, os.RemoveAll(dir))
+	must(t, os.WriteFile(dir, nil, 0o600))
+	var wg sync.WaitGroup
+	r := run(t.Context(), &wg, s)
+	_, err := s.Join(t.Context(), hello(0, transport.Plan{Steps: 1}))
+	must(t, err)
+	must(t, s.Init(t.Context(), wpart(1)))
+	pushTo(t, s, 0, 1, 0, wpart(1))
+	time.Sleep(50 * time.Millisecond) // in which a Run that does not wait would end
+	w := wpart(0)
+	if status, err := s.Pull(t.Context(), 1, w); err != nil || !status.Done {
+		t.Fatalf("Pull of the final weights = %+v, %v", status, err)
+	}
+	must(t, s.Leave(t.Context(), transport.Replica{Task: 0, Life: 1}))
+	wg.Wait()
+	if r.err == nil || !strings.Contains(r.err.Error(), "last checkpoint") {
+		t.Errorf("Run = %v, want the last checkpoint's error", r.err)
+	}
+	if r.took < 50*time.Millisecond {
+		t.Errorf("Run ended after %v, before its worker had left", r.took)
+	}
 }
 
 func TestRunGivesUpWhenNobodyCalls(t *testing.T) {

@@ -144,10 +144,10 @@ func (s *Session) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.agree(welcomes); err != nil {
-		return err
-	}
 	if s.cfg.Task == 0 && !s.cfg.Existing {
+		if err := s.agree(welcomes); err != nil {
+			return err
+		}
 		err := s.each(func(i int, sh *shard) error {
 			if welcomes[i].Step >= 0 {
 				return nil
@@ -173,13 +173,13 @@ func (s *Session) join(ctx context.Context) error {
 	return nil
 }
 
-// agree refuses a job of which some shards have been trained and others are
-// empty: fresh weights must not be mixed with trained ones.
+// agree keeps the chief from offering weights to a job of which some shards have
+// been trained: fresh weights must not be mixed with trained ones.
 func (s *Session) agree(welcomes []transport.Welcome) error {
 	for i, w := range welcomes {
 		for j, v := range welcomes {
 			if w.Step > 0 && v.Step < 0 {
-				return fmt.Errorf("%s is at step %d, but %s has no weights: give it the checkpoint that belongs to the others, or start all servers without one: %w",
+				return fmt.Errorf("%s is at step %d, but %s has no weights: give it its checkpoint, or remove those of the others: %w",
 					s.shards[i].name, w.Step, s.shards[j].name, transport.ErrJob)
 			}
 		}
@@ -291,6 +291,38 @@ func (s *Session) WaitDone(ctx context.Context) error {
 	return s.pull(ctx, true)
 }
 
+// KeepAlive runs f, which makes no calls of the session, and meanwhile tells the
+// shards now and then that the replica is still there. A server that would not
+// wait any longer for a silent replica to leave then does.
+func (s *Session) KeepAlive(ctx context.Context, f func() error) error {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(5 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			}
+			hello := transport.Hello{Replica: s.replica, Settings: s.cfg.Settings, Plan: s.cfg.Plan}
+			_ = s.each(func(_ int, sh *shard) error { // what fails here fails again when it matters
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				_, err := sh.Join(ctx, hello)
+				return err
+			})
+		}
+	})
+	err := f()
+	close(done)
+	wg.Wait()
+	return err
+}
+
 // Leave says goodbye to every shard: the replica will make no more calls. A
 // server that has heard it from all replicas can exit, so once training is over
 // a server that is gone has heard it, or no longer cares.
@@ -339,7 +371,7 @@ func (s *Session) Close() error {
 	return errors.Join(errs...)
 }
 
-// each runs f on every shard at once and returns the first error by shard.
+// each runs f on every shard at once and returns their errors.
 func (s *Session) each(f func(i int, sh *shard) error) error {
 	if len(s.shards) == 1 {
 		return f(0, s.shards[0])
@@ -350,12 +382,16 @@ func (s *Session) each(f func(i int, sh *shard) error) error {
 		wg.Go(func() { errs[i] = f(i, sh) })
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
+	var err error
+	for _, e := range errs {
+		switch {
+		case err == nil:
+			err = e
+		case e != nil:
+			err = fmt.Errorf("%w; %w", err, e)
 		}
 	}
-	return nil
+	return err
 }
 
 func (s *Session) limit(total time.Duration) limit {

@@ -164,13 +164,15 @@ func retry[T any](ctx context.Context, sh *shard, l limit, call func(context.Con
 			l.tell(fmt.Sprintf("waiting for %s since %v: %v", sh.name, time.Since(start).Round(time.Second), err))
 		}
 	}))
-	if err != nil && errors.Is(err, transport.ErrUnavailable) {
+	switch {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, transport.ErrUnavailable):
 		return out, fmt.Errorf("%s: gave up after %v: %w", sh.name, time.Since(start).Round(time.Millisecond), err)
+	case errors.Is(err, transport.ErrNotJoined), errors.Is(err, transport.ErrRolledBack):
+		return out, fmt.Errorf("%s: it was restarted after this worker joined; start the worker again, and it goes on from the server's checkpoint: %w", sh.name, err)
 	}
-	if err != nil {
-		return out, fmt.Errorf("%s: %w", sh.name, err)
-	}
-	return out, nil
+	return out, fmt.Errorf("%s: %w", sh.name, err)
 }
 
 var errLimit = errors.New("limit")
@@ -180,13 +182,15 @@ var errLimit = errors.New("limit")
 func (sh *shard) pull(ctx context.Context, call, wait limit, dst []transport.Part) (transport.Status, error) {
 	start := time.Now()
 	for {
-		status, err := retry(ctx, sh, call, func(ctx context.Context) (transport.Status, error) {
+		attempt := call
+		attempt.total = min(call.total, wait.total-time.Since(start))
+		status, err := retry(ctx, sh, attempt, func(ctx context.Context) (transport.Status, error) {
 			return sh.Pull(ctx, sh.want, dst)
 		})
 		if !errors.Is(err, transport.ErrNotReady) {
 			return status, err
 		}
-		if waited := time.Since(start); waited >= wait.total {
+		if waited := time.Since(start); waited >= wait.total-time.Second {
 			return status, fmt.Errorf("gave up after %v: %w", waited.Round(time.Second), err)
 		}
 		wait.tell(fmt.Sprintf("waiting since %v: %v", time.Since(start).Round(time.Second), err))

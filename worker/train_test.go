@@ -423,6 +423,62 @@ func TestNonChiefStartsWhenTheChiefHasOffered(t *testing.T) {
 	})
 }
 
+// A chief does not put fresh weights beside trained ones. Who is no chief may
+// well find one server trained and another not yet begun, just by coming early.
+func TestChiefAloneMindsAServerWithoutWeights(t *testing.T) {
+	c := start(t, 2, 2, ps.Config{Policy: ps.Async()})
+	first := worker.Config{Transport: c.net, Addrs: c.addrs[:1], Task: 0}
+	m := newToy(5, 4, examples(40, 5, 1))
+	s, err := worker.Open(t.Context(), first, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := worker.Train(t.Context(), s, m, worker.TrainConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := worker.Open(t.Context(), c.config(1), newToy(5, 4, examples(40, 5, 2)))
+	if err != nil {
+		t.Fatalf("Open of worker/1 = %v, want it to join", err)
+	}
+	defer other.Close()
+	_, err = worker.Open(t.Context(), c.config(0), newToy(5, 4, examples(40, 5, 1)))
+	if !errors.Is(err, transport.ErrJob) || !strings.Contains(err.Error(), "ps/1") {
+		t.Errorf("Open of worker/0 = %v, want ErrJob naming ps/1", err)
+	}
+	if err := other.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKeepAliveTellsTheServersWhileItsFunctionRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, 1, 1, ps.Config{Policy: ps.Async(), Linger: 7 * time.Second})
+		m := newToy(5, 4, examples(40, 5, 1))
+		c.plan = planOf(1, m)
+		s, err := worker.Open(t.Context(), c.config(0), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := worker.Train(t.Context(), s, m, worker.TrainConfig{}); err != nil {
+			t.Fatal(err)
+		}
+		want := errors.New("evaluated")
+		err = s.KeepAlive(t.Context(), func() error { time.Sleep(time.Minute); return want })
+		if err != want {
+			t.Errorf("KeepAlive = %v, want what its function returns", err)
+		}
+		if err := s.WaitDone(t.Context()); err != nil { // the server is still there
+			t.Error(err)
+		}
+		if err := s.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		c.servers.Wait()
+	})
+}
+
 func TestOtherJobIsRefused(t *testing.T) {
 	c := start(t, 1, 1, ps.Config{Policy: ps.Async(), Settings: []transport.Setting{{Name: "sync_replicas", Value: "true"}}})
 	cfg := c.config(0)

@@ -189,7 +189,7 @@ func (o *options) checkState(given func(string) bool) error {
 func (o *options) checkMachine(func(string) bool) error {
 	m := &o.machine
 	if m.gpus != 0 {
-		return usagef("--num_gpus=%d: want 0: this build has no CUDA support; a worker needs a build with the tag gpu (go build -tags gpu) to use one", m.gpus)
+		return usagef("--num_gpus=%d: want 0: this build has no CUDA support; a worker needs a build with the tag gpu, which is still to come", m.gpus)
 	}
 	if m.threads < 0 {
 		return usagef("--threads=%d: want at least 1, or 0 for all CPUs", m.threads)

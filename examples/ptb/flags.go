@@ -91,6 +91,32 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// hosts is a list of addresses. Unlike pflag's own lists, one that is given
+// again replaces the first.
+type hosts struct{ list *[]string }
+
+func newHosts(list *[]string, def ...string) hosts {
+	*list = def
+	return hosts{list}
+}
+
+func (h hosts) String() string {
+	if h.list == nil {
+		return ""
+	}
+	return strings.Join(*h.list, ",")
+}
+
+func (h hosts) Set(s string) error {
+	*h.list = nil
+	if s != "" {
+		*h.list = strings.Split(s, ",")
+	}
+	return nil
+}
+
+func (h hosts) Type() string { return "host:port,..." }
+
 // A group is some flags under a title.
 type group struct {
 	title string
@@ -109,8 +135,8 @@ func (o *options) groups() []group {
 	fs, c := add("Who is in the job"), &o.cluster
 	fs.StringVar(&c.job, "job_name", "", "what this process is, `ps|worker`; without it, all of the job runs in this process")
 	fs.IntVar(&c.task, "task_index", 0, "which `task` of its job this process is; worker 0 is the chief, which offers the initial weights and evaluates")
-	fs.StringSliceVar(&c.psHosts, "ps_hosts", []string{"localhost:2222"}, "`host:port,...` of the parameter servers; each listens at its own")
-	fs.StringSliceVar(&c.workerHosts, "worker_hosts", []string{"localhost:2223", "localhost:2224"}, "`host:port,...` of the workers; they are counted, but nothing listens there")
+	fs.Var(newHosts(&c.psHosts, "localhost:2222"), "ps_hosts", "`host:port,...` of the parameter servers; each listens at its own")
+	fs.Var(newHosts(&c.workerHosts, "localhost:2223", "localhost:2224"), "worker_hosts", "`host:port,...` of the workers; they are counted, but nothing listens there")
 	fs.IntVar(&c.ps, "ps", 1, "without --job_name: `number` of parameter servers")
 	fs.IntVar(&c.workers, "workers", 1, "without --job_name: `number` of workers")
 	fs.StringVar(&c.transport, "transport", "grpc", "without --job_name: what carries the calls, `grpc|inproc`; grpc goes over loopback")
@@ -135,7 +161,7 @@ func (o *options) groups() []group {
 	fs.Float64Var(&u.rate, "learning_rate", 0, "`rate` of the first epochs; default the preset's for sgd, 0.1 for momentum and adagrad, 0.001 for adam")
 	fs.BoolVar(&u.fp16, "use_fp16", false, "send weights and gradients as 16-bit floats, short for --encoding=float16; the servers keep, and workers compute with, 32 bits")
 	fs.StringVar(&u.encoding, "encoding", "float32", "how weights and gradients travel, `float32|float16|bfloat16`; bfloat16 has the range of float32, float16 more digits")
-	fs.IntVar(&u.partition, "partition_bytes", 0, "split variables into parts of at most so many `bytes`; 0 chooses by the number of servers")
+	fs.IntVar(&u.partition, "partition_bytes", 0, "split variables into parts of at most so many `bytes`, or one row; 0 chooses by the number of servers")
 	fs.StringVar(&u.placement, "placement", "balanced", "which server gets a part, `balanced|round_robin`; balanced is by bytes, round_robin is TensorFlow's")
 
 	fs, s := add("What is kept"), &o.state
@@ -151,8 +177,8 @@ func (o *options) groups() []group {
 
 	fs, out := add("Who is told"), &o.output
 	fs.StringVar(&out.metricsAddr, "metrics_addr", "", "`host:port` that serves Prometheus metrics at /metrics; without it, nowhere")
-	fs.StringVar(&out.report, "report", "", "`file` for a JSON report of the run, written by the chief at the end; worker 1 writes file.worker1, and so on")
-	fs.StringVar(&out.progress, "progress", "auto", "progress bar on standard error, `auto|on|off`; auto shows it if that is a terminal")
+	fs.StringVar(&out.report, "report", "", "`file` for a JSON report of the run, written by the chief at the end; worker 1 writes FILE.worker1.json for FILE.json, and so on")
+	fs.StringVar(&out.progress, "progress", "auto", "progress bar on standard error, `auto|on|off`; auto shows the chief's if that is a terminal")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	return gs
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -26,6 +27,7 @@ func (o *options) settings() []transport.Setting {
 	return []transport.Setting{
 		{Name: "model", Value: p.Name},
 		{Name: "batch_size", Value: strconv.Itoa(p.Batch)},
+		{Name: "seed", Value: strconv.FormatUint(o.work.seed, 10)},
 		{Name: "clip_norm", Value: o.work.clipNorm},
 		{Name: "ps", Value: strconv.Itoa(o.cluster.ps)},
 		{Name: "workers", Value: strconv.Itoa(o.cluster.workers)},
@@ -73,7 +75,7 @@ func (o *options) server(task int, reg prometheus.Registerer, log *slog.Logger) 
 		Optimizer: o.optimizer(),
 		Schedule:  o.schedule(),
 		MaxWait:   min(o.cluster.silence, o.cluster.startup, 10*time.Second), // so that a worker sees its own limit
-		Linger:    min(o.cluster.silence, 30*time.Second),
+		Linger:    min(o.cluster.silence, 30*time.Second),                    // a worker that evaluates is heard of more often
 		IdleLimit: max(o.cluster.silence, o.cluster.startup),
 		Metrics:   reg,
 		Log:       log,
@@ -179,6 +181,9 @@ func (o *options) plan(c *corpus.Corpus) (transport.Plan, error) {
 			return plan, fmt.Errorf("%s: ptb.train.txt, the share of worker %d of %d: %w", c.Name, task, o.cluster.workers, err)
 		}
 		plan.EpochExamples += int64(batches.Len()) * int64(p.Batch) * int64(p.Unroll)
+	}
+	if int64(p.Epochs) > math.MaxInt64/plan.EpochExamples {
+		return plan, usagef("--epochs=%d: want at most %d, for an epoch has %d words", p.Epochs, math.MaxInt64/plan.EpochExamples, plan.EpochExamples)
 	}
 	plan.Examples = int64(p.Epochs) * plan.EpochExamples
 	return plan, nil

@@ -10,6 +10,7 @@ import (
 type lines struct {
 	*console
 	prefix string
+	bar    bool // this worker has the progress bar
 }
 
 func (l lines) printf(format string, args ...any) { l.print(l.prefix + fmt.Sprintf(format, args...)) }
@@ -47,29 +48,37 @@ func (l lines) placement(shards []int, maxOverMean float64) {
 	}
 	var of []string
 	for i, n := range shards {
-		of = append(of, fmt.Sprintf("ps/%d %.1f MB (%.0f%%)", i, float64(n)/1e6, 100*float64(n)/float64(total)))
+		of = append(of, fmt.Sprintf("ps/%d %s (%.0f%%)", i, size(n), 100*float64(n)/float64(total)))
 	}
 	l.notef("Placement: %s; largest over mean %.2f", strings.Join(of, ", "), maxOverMean)
 	if maxOverMean > 1.2 {
-		l.notef("Warning: the largest server holds %.2f times the mean; --placement=balanced and a smaller --partition_bytes even it out", maxOverMean)
+		l.notef("Warning: the largest server holds %.2f times the mean; --placement=balanced without --partition_bytes does what whole rows allow", maxOverMean)
 	}
+}
+
+// size returns bytes in words.
+func size(bytes int) string {
+	if bytes < 1e6 {
+		return fmt.Sprintf("%.1f kB", float64(bytes)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
 }
 
 // begin shows a bar for the epoch, unless it would be another worker's beside the chief's.
 func (l lines) begin(epoch, steps int) {
-	if l.prefix == "" {
+	if l.bar {
 		l.console.begin(fmt.Sprintf("epoch %d", epoch), steps)
 	}
 }
 
 func (l lines) advance() {
-	if l.prefix == "" {
+	if l.bar {
 		l.console.advance()
 	}
 }
 
 func (l lines) end() {
-	if l.prefix == "" {
+	if l.bar {
 		l.console.end()
 	}
 }

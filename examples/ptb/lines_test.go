@@ -112,7 +112,7 @@ func TestPlacementWarnsOfAnOverfullServer(t *testing.T) {
 
 func TestProgressBarStaysOutOfTheResults(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	l := lines{console: newConsole(&stdout, &stderr, "on")}
+	l := lines{console: newConsole(&stdout, &stderr, "on"), bar: true}
 	l.begin(1, 4)
 	for range 4 {
 		l.advance()

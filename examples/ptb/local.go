@@ -44,7 +44,7 @@ func (o *options) runLocal(ctx context.Context, c *console, reg prometheus.Regis
 	for i := range o.cluster.workers {
 		w := &trainer{
 			o: o, task: i, corpus: text, transport: t, servers: addrs,
-			say: lines{console: c}, reg: labeled(reg, "worker", i),
+			say: lines{console: c, bar: i == 0}, reg: labeled(reg, "worker", i),
 		}
 		if i > 0 {
 			w.say.prefix = w.name() + ": "

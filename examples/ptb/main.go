@@ -103,7 +103,7 @@ func (o *options) runWorker(ctx context.Context, c *console, reg prometheus.Regi
 	index := o.cluster.task
 	t := &trainer{
 		o: o, task: index, corpus: text, transport: grpc.New(grpc.Options{}), servers: o.cluster.psHosts,
-		say: lines{console: c}, reg: labeled(reg, "worker", index),
+		say: lines{console: c, bar: index == 0 || o.output.progress == "on"}, reg: labeled(reg, "worker", index),
 	}
 	t.say.notef("Corpus: %v", text)
 	return t.run(ctx)

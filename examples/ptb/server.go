@@ -46,7 +46,7 @@ func listen(o *options, task int, t transport.Transport, addr string, reg promet
 // one that comes late is to find that training is over, rather than nobody.
 func (s *shardServer) run(ctx context.Context) error {
 	if err := s.server.Run(ctx); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", s.name, err), s.Close())
+		return errors.Join(err, s.Close())
 	}
 	if absent := s.herald.absent(); len(absent) > 0 {
 		s.herald.log.Info("training is over, but some workers have not come", "workers", absent, "waiting", s.linger)

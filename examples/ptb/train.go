@@ -32,6 +32,7 @@ type trainer struct {
 	meter   *transport.Meter
 	metrics *workerMetrics
 	report  *report
+	warned  bool // of gradients that are not finite
 }
 
 // run trains until the servers say that training is over. The chief evaluates
@@ -54,17 +55,26 @@ func (t *trainer) run(ctx context.Context) error {
 	if err := s.Pull(ctx); err != nil { // waits for the chief's weights
 		return err
 	}
+	t.restored(s.Status())
 	for epoch, _ := m.Position(); !s.Done(); epoch++ {
 		e, err := t.trainEpoch(ctx, s, m, epoch)
 		if err != nil {
 			return err
 		}
+		if e.Steps == 0 && s.Done() {
+			break // the others did the rest meanwhile
+		}
+		t.say.train(e.Epoch, float64(e.TrainPerplexity))
 		if t.chief() {
-			if err := t.validate(ctx, m, &e); err != nil {
+			err := s.KeepAlive(ctx, func() error { return t.validate(ctx, m, &e) })
+			if err != nil {
 				return err
 			}
 		}
 		t.report.Epochs = append(t.report.Epochs, e)
+		if err := s.Pull(ctx); err != nil { // the others may have gone on
+			return err
+		}
 	}
 	if err := s.WaitDone(ctx); err != nil { // brings the final weights
 		return err
@@ -93,6 +103,9 @@ func (t *trainer) prepare() (err error) {
 		}
 	}
 	if path := t.reportPath(); path != "" {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return fmt.Errorf("--report=%s: it is a directory: want a file", t.o.output.report)
+		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("--report=%s: %w", t.o.output.report, err)
 		}
@@ -101,7 +114,7 @@ func (t *trainer) prepare() (err error) {
 		return err
 	}
 	t.meter, t.metrics = transport.Measure(t.transport, t.reg), newWorkerMetrics(t.reg)
-	t.report = &report{Started: time.Now(), Task: t.name(), Flags: t.o.given, Versions: readVersions(), Machine: readMachine()}
+	t.report = &report{Started: time.Now(), Epochs: []epochReport{}, Task: t.name(), Flags: t.o.given, Versions: readVersions(), Machine: readMachine()}
 	return nil
 }
 
@@ -146,19 +159,21 @@ func (t *trainer) introduce(s *worker.Session) {
 // rather than begin an epoch that ends after a few steps.
 func (t *trainer) trainEpoch(ctx context.Context, s *worker.Session, m *lstm.Model, epoch int) (epochReport, error) {
 	e := epochReport{Epoch: epoch + 1, LearningRate: s.Status().LearningRate}
-	if _, step := m.Position(); step < m.EpochSize() { // else it was stopped before it could evaluate
-		t.say.epoch(e.Epoch, e.LearningRate)
-	}
 	t.say.begin(e.Epoch, m.EpochSize())
 	defer t.say.end()
 
 	start := time.Now()
 	onStep := func(r model.Result) {
+		if e.Steps == 0 { // not before: training may be over, or the epoch, if this is a restart
+			e.LearningRate = s.Status().LearningRate
+			t.say.epoch(e.Epoch, e.LearningRate)
+		}
 		e.Steps++
 		e.Words += r.Examples
 		e.Seconds = time.Since(start).Seconds()
 		e.WordsPerSecond = number(float64(e.Words) / e.Seconds)
 		t.metrics.observe(r, t.o.preset.Unroll, float64(e.WordsPerSecond), s.Status().LearningRate)
+		t.refused(s.Stats())
 	}
 	err := worker.Train(ctx, s, m, worker.TrainConfig{OnStep: func(r model.Result) {
 		onStep(r)
@@ -172,11 +187,29 @@ func (t *trainer) trainEpoch(ctx context.Context, s *worker.Session, m *lstm.Mod
 	for err == nil && !s.Done() && nearlyOver(t.plan, s.Status()) {
 		err = worker.Train(ctx, s, m, worker.TrainConfig{OnStep: onStep})
 	}
-	if err != nil {
-		return e, err
+	return e, err
+}
+
+// restored notes that the servers had weights before this job.
+func (t *trainer) restored(at transport.Status) {
+	switch {
+	case !t.chief() || at.Step == 0:
+	case at.Done:
+		t.say.notef("Training was over before, at step %d; this only evaluates. To train anew, use another --save_path or --checkpoint_dir", at.Step)
+	default:
+		t.say.notef("Goes on from step %d, where the servers have trained to", at.Step)
 	}
-	t.say.train(e.Epoch, float64(e.TrainPerplexity))
-	return e, nil
+}
+
+// refused notes the first gradient that was not finite: the weights or the rate
+// have got out of hand.
+func (t *trainer) refused(stats worker.Stats) {
+	for shard, verdicts := range stats.Verdicts {
+		if n := verdicts[transport.NotFinite]; n > 0 && !t.warned {
+			t.warned = true
+			t.say.notef("Warning: ps/%d refuses gradients of %s that are not finite; lower --learning_rate. The report and ps_gradients_total count them", shard, t.name())
+		}
+	}
 }
 
 // nearlyOver reports whether less than a tenth of an epoch is left, of all
