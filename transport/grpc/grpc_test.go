@@ -192,3 +192,17 @@ func TestNamesAndRowsHaveALimit(t *testing.T) {
 		t.Errorf("Pull of %d parts: %v, want %v", len(many), err, transport.ErrTooLarge)
 	}
 }
+
+func TestFileAtTheSocketsPathIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := grpc.New(grpc.Options{}).Listen("unix://"+path, nil); err == nil {
+		l.Close()
+		t.Error("Listen where a file is: no error")
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
+		t.Errorf("after Listen the file holds %q, %v", b, err)
+	}
+}

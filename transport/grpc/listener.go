@@ -117,8 +117,11 @@ func split(addr string) (kind, place string) {
 	return "tcp", addr
 }
 
-// abandoned reports whether nobody listens at the Unix socket path.
+// abandoned reports whether path is a Unix socket at which nobody listens.
 func abandoned(path string) bool {
+	if f, err := os.Lstat(path); err != nil || f.Mode().Type() != os.ModeSocket {
+		return false // connecting to a plain file is refused, too
+	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		c.Close()
