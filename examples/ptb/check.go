@@ -37,7 +37,10 @@ func (o *options) checkCluster(given func(string) bool) error {
 	if c.job == "" {
 		return o.checkLocal(given)
 	}
-	for _, name := range []string{"ps", "workers", "transport"} {
+	if err := oneOf("transport", c.transport, "grpc", "tcp", "shm", "auto"); err != nil {
+		return err // inproc reaches no other process
+	}
+	for _, name := range []string{"ps", "workers"} {
 		if given(name) {
 			return usagef("--%s with --job_name=%s: want it only without --job_name; --ps_hosts and --worker_hosts say who is in the job", name, c.job)
 		}
@@ -77,7 +80,7 @@ func (o *options) checkLocal(given func(string) bool) error {
 		return usagef("--workers=%d: want at least 1", c.workers)
 	}
 	c.psHosts, c.workerHosts = nil, nil
-	return oneOf("transport", c.transport, "grpc", "inproc")
+	return oneOf("transport", c.transport, "grpc", "tcp", "shm", "auto", "inproc")
 }
 
 func checkHosts(name string, hosts []string) error {

@@ -34,7 +34,7 @@ type clusterOptions struct {
 	psHosts     []string
 	workerHosts []string
 	ps, workers int    // how many of each; the length of the hosts' lists if there are any
-	transport   string // "grpc" or "inproc"
+	transport   string // as in newTransport
 	existing    bool
 	startup     time.Duration // to wait for the servers
 	silence     time.Duration // to wait for a worker
@@ -139,7 +139,7 @@ func (o *options) groups() []group {
 	fs.Var(newHosts(&c.workerHosts, "localhost:2223", "localhost:2224"), "worker_hosts", "`host:port,...` of the workers; they are counted, but nothing listens there")
 	fs.IntVar(&c.ps, "ps", 1, "without --job_name: `number` of parameter servers")
 	fs.IntVar(&c.workers, "workers", 1, "without --job_name: `number` of workers")
-	fs.StringVar(&c.transport, "transport", "grpc", "without --job_name: what carries the calls, `grpc|inproc`; grpc goes over loopback")
+	fs.StringVar(&c.transport, "transport", "grpc", "what carries the calls, `grpc|tcp|shm|auto|inproc`; tcp is plain frames, shm memory shared within one host, auto shm within one host and grpc to others, inproc only without --job_name")
 	fs.BoolVar(&c.existing, "existing_servers", false, "the servers already hold the variables (from a checkpoint or another chief): do not offer initial weights")
 	fs.DurationVar(&c.startup, "startup_timeout", 5*time.Minute, "how long a worker waits for the servers and for the initial weights")
 	fs.DurationVar(&c.silence, "worker_timeout", 10*time.Minute, "how long the job waits for a worker that is silent; more than an evaluation takes, for the others wait for the chief's")

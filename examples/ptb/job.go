@@ -15,10 +15,30 @@ import (
 	"pushpull/model/lstm"
 	"pushpull/ps"
 	"pushpull/transport"
+	"pushpull/transport/auto"
+	"pushpull/transport/grpc"
+	"pushpull/transport/inproc"
+	"pushpull/transport/shm"
+	"pushpull/transport/tcp"
 	"pushpull/worker"
 )
 
 // This file is where flags become the configuration of the packages.
+
+// newTransport returns the transport of a name that was checked.
+func newTransport(name string) transport.Transport {
+	switch name {
+	case "inproc":
+		return &inproc.Network{}
+	case "tcp":
+		return tcp.New(tcp.Options{})
+	case "shm":
+		return shm.New(shm.Options{})
+	case "auto":
+		return auto.New(shm.New(shm.Options{}), grpc.New(grpc.Options{}))
+	}
+	return grpc.New(grpc.Options{})
+}
 
 // settings are what all processes of a job must agree on. The servers compare
 // them name by name with those of each worker, and with a checkpoint's.

@@ -7,10 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-
-	"pushpull/transport"
-	"pushpull/transport/grpc"
-	"pushpull/transport/inproc"
 )
 
 // runLocal is a whole job in this process: its servers and workers differ from
@@ -22,7 +18,7 @@ func (o *options) runLocal(ctx context.Context, c *console, reg prometheus.Regis
 	}
 	c.note(fmt.Sprintf("Corpus: %v", text))
 
-	t := map[string]transport.Transport{"grpc": grpc.New(grpc.Options{}), "inproc": &inproc.Network{}}[o.cluster.transport]
+	t := newTransport(o.cluster.transport)
 	log := slog.New(slog.NewTextHandler(c, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var servers []*shardServer
 	var addrs []string

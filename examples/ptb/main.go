@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"pushpull/transport"
-	"pushpull/transport/grpc"
 )
 
 // Exit statuses.
@@ -87,7 +86,7 @@ func (o *options) run(ctx context.Context, c *console) (err error) {
 func (o *options) runServer(ctx context.Context, c *console, reg prometheus.Registerer) error {
 	index := o.cluster.task
 	log := slog.New(slog.NewTextHandler(c, nil))
-	s, err := listen(o, index, grpc.New(grpc.Options{}), o.cluster.psHosts[index], labeled(reg, "ps", index), log)
+	s, err := listen(o, index, newTransport(o.cluster.transport), o.cluster.psHosts[index], labeled(reg, "ps", index), log)
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (o *options) runWorker(ctx context.Context, c *console, reg prometheus.Regi
 	}
 	index := o.cluster.task
 	t := &trainer{
-		o: o, task: index, corpus: text, transport: grpc.New(grpc.Options{}), servers: o.cluster.psHosts,
+		o: o, task: index, corpus: text, transport: newTransport(o.cluster.transport), servers: o.cluster.psHosts,
 		say: lines{console: c, bar: index == 0 || o.output.progress == "on"}, reg: labeled(reg, "worker", index),
 	}
 	t.say.notef("Corpus: %v", text)

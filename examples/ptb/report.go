@@ -76,7 +76,8 @@ type epochReport struct {
 	ValidPerplexity *number `json:"valid_perplexity,omitempty"` // the chief's
 	Steps           int     `json:"steps"`
 	Words           int     `json:"words"`
-	Seconds         float64 `json:"seconds"` // without evaluation
+	Examples        int64   `json:"examples_seen"` // by the servers, from all workers, at the end of the epoch
+	Seconds         float64 `json:"seconds"`       // without evaluation
 	WordsPerSecond  number  `json:"words_per_second"`
 	ValidSeconds    float64 `json:"valid_seconds,omitempty"`
 }

@@ -67,7 +67,8 @@ func TestOneReplicaLearnsTheSameHoweverItIsServed(t *testing.T) {
 	base := []string{"--data_path=" + someCorpus(t, 6000), "--model=test", "--steps=120", "--threads=1"}
 	want := trainedWithoutServer(t, mustParse(t, base...), 120)
 	for _, flags := range []string{
-		"--transport=grpc", "--transport=inproc", "--transport=inproc --ps=3", "--transport=grpc --ps=3",
+		"--transport=grpc", "--transport=tcp", "--transport=shm", "--transport=auto", "--transport=inproc",
+		"--transport=inproc --ps=3", "--transport=grpc --ps=3", "--transport=tcp --ps=3", "--transport=shm --ps=3",
 		"--ps=2 --partition_bytes=64 --placement=round_robin", "--sync_replicas", "--max_staleness=0",
 	} {
 		got := trained(t, append(strings.Fields(flags), base...)...)

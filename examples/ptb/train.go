@@ -187,6 +187,7 @@ func (t *trainer) trainEpoch(ctx context.Context, s *worker.Session, m *lstm.Mod
 	for err == nil && !s.Done() && nearlyOver(t.plan, s.Status()) {
 		err = worker.Train(ctx, s, m, worker.TrainConfig{OnStep: onStep})
 	}
+	e.Examples = s.Status().Examples
 	return e, err
 }
 

@@ -20,6 +20,7 @@ import (
 
 	pb "pushpull/proto/pushpull/v1"
 	"pushpull/transport"
+	"pushpull/transport/internal/address"
 	"pushpull/transport/internal/pool"
 )
 
@@ -96,7 +97,7 @@ type network struct {
 // behind address translation, it listens on all interfaces. Of a Unix socket
 // nobody listens at anymore it takes the place.
 func (n *network) Listen(addr string, s transport.Service) (transport.Listener, error) {
-	socket, shown, err := listen(addr)
+	sock, shown, err := address.Listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", addr, err)
 	}
@@ -112,7 +113,7 @@ func (n *network) Listen(addr string, s transport.Service) (transport.Listener, 
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	pb.RegisterParameterServerServer(g, &server{service: s, limit: n.opts.MaxCallBytes, network: n})
-	return serve(g, socket, shown, n.opts.Grace), nil
+	return serve(g, sock, shown, n.opts.Grace), nil
 }
 
 // Dial returns a connection to the service at addr. It connects with the first
@@ -121,7 +122,7 @@ func (n *network) Dial(addr string) (transport.Conn, error) {
 	dialer := net.Dialer{Timeout: n.opts.ConnectTimeout}
 	cc, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			kind, place := split(addr)
+			kind, place := address.Split(addr)
 			return dialer.DialContext(ctx, kind, place)
 		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

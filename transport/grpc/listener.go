@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -80,51 +77,4 @@ func closes(c <-chan struct{}, limit time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
-}
-
-// listen opens a socket at addr, and returns the address others can dial.
-func listen(addr string) (socket net.Listener, shown string, err error) {
-	kind, place := split(addr)
-	socket, err = net.Listen(kind, place)
-	if kind == "unix" {
-		if errors.Is(err, syscall.EADDRINUSE) && abandoned(place) {
-			if err := os.Remove(place); err != nil {
-				return nil, "", err
-			}
-			socket, err = net.Listen(kind, place)
-		}
-		return socket, addr, err
-	}
-	host, port, _ := net.SplitHostPort(place)
-	if errors.Is(err, syscall.EADDRNOTAVAIL) {
-		socket, err = net.Listen(kind, ":"+port)
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	_, port, err = net.SplitHostPort(socket.Addr().String())
-	return socket, net.JoinHostPort(host, port), err
-}
-
-// split tells network and address of addr apart.
-func split(addr string) (kind, place string) {
-	if path, ok := strings.CutPrefix(addr, "unix://"); ok {
-		return "unix", path
-	}
-	return "tcp", addr
-}
-
-// abandoned reports whether path is a Unix socket at which nobody listens.
-func abandoned(path string) bool {
-	if f, err := os.Lstat(path); err != nil || f.Mode().Type() != os.ModeSocket {
-		return false // connecting to a plain file is refused, too
-	}
-	c, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		c.Close()
-	}
-	return errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"pushpull/transport/internal/address"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // maxPath is the longest name of a Unix socket.
@@ -85,7 +85,7 @@ func (p place) listen() (*net.UnixListener, place, error) {
 		return p.choose()
 	}
 	l, err := net.ListenUnix("unix", p.socket())
-	if errors.Is(err, syscall.EADDRINUSE) && p.path != "" && abandoned(p.path) {
+	if errors.Is(err, syscall.EADDRINUSE) && p.path != "" && address.Abandoned(p.path) {
 		if err := os.Remove(p.path); err != nil {
 			return nil, p, err
 		}
@@ -105,16 +105,4 @@ func (p place) choose() (l *net.UnixListener, _ place, err error) {
 		}
 	}
 	return nil, p, fmt.Errorf("%d ports tried from %d on: %w", tries, first, err)
-}
-
-// abandoned reports whether path is a Unix socket at which nobody listens.
-func abandoned(path string) bool {
-	if f, err := os.Lstat(path); err != nil || f.Mode().Type() != os.ModeSocket {
-		return false // connecting to a plain file is refused, too
-	}
-	c, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		c.Close()
-	}
-	return errors.Is(err, syscall.ECONNREFUSED)
 }
