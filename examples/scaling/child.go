@@ -17,6 +17,8 @@ import (
 	"pushpull/ps"
 	"pushpull/transport"
 	"pushpull/transport/grpc"
+	"pushpull/transport/shm"
+	"pushpull/transport/tcp"
 	"pushpull/worker"
 )
 
@@ -59,6 +61,8 @@ var transports = []struct {
 	addr string // to listen at
 }{
 	{"grpc", func() transport.Transport { return grpc.New(grpc.Options{}) }, "localhost:0"},
+	{"tcp", func() transport.Transport { return tcp.New(tcp.Options{}) }, "localhost:0"},
+	{"shm", func() transport.Transport { return shm.New(shm.Options{}) }, "localhost:0"},
 }
 
 func transportNames() (names []string) {
