@@ -13,12 +13,12 @@ TOOLS    := $(CURDIR)/.tools
 FUZZTIME ?= 1m
 COUNT    ?= 1
 
-.PHONY: all help build test test-all lint proto asm bench fuzz run
+.PHONY: all help build test test-all lint proto asm bench bench-train bench-transport fuzz run
 
 all: build test ## Build and test
 
 help: ## Print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-16s %s\n", $$1, $$2}'
 
 build: ## Build everything, also without cgo and for arm64
 	go build ./...
@@ -56,6 +56,10 @@ asm: ## Regenerate the assembly of the compute kernels; OUT=dir for elsewhere
 bench: ## Benchmarks into docs/bench; COUNT=10 for benchstat
 	@mkdir -p docs/bench
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) ./... | tee docs/bench/$$(date +%F)-$$(git rev-parse --short HEAD).txt
+
+bench-transport: ## Race the transports against plain TCP and memcpy; fails below the marks
+	@mkdir -p docs/bench
+	go run ./examples/transfer --check --json docs/bench/transport.json --plot docs/bench/transport.png
 
 fuzz: ## Each fuzz target for FUZZTIME
 	scripts/fuzz $(FUZZTIME)
