@@ -13,8 +13,8 @@ import "unsafe"
 //
 // An element of a product is summed over each block of k in a chain of fused
 // multiply-adds that begins at zero, and the blocks' sums are added in order. The
-// blocks are those of blockDepth, whatever the sizes and threads, so an element
-// has the same bits in all products with the same row and column, in both engines.
+// blocks depend on k alone, so an element has the same bits in all products with
+// the same row and column, in both engines.
 type assembly struct {
 	name  string
 	lanes int // float32s in a vector

@@ -32,8 +32,7 @@ func (p *panels) packCols(transB bool, b matrix, j0, j1 int) {
 	if j0 == j1 {
 		return
 	}
-	for l := 0; l < p.k; l += blockDepth {
-		depth := min(blockDepth, p.k-l)
+	for l, depth := range depths(p.k) {
 		p.engine.pack(p.at(l, depth, j0), transB, b, l, depth, j0, j1)
 	}
 }

@@ -1,18 +1,21 @@
 package compute
 
-import "sync"
+import (
+	"iter"
+	"sync"
+)
 
 const (
 	// blockDepth is how much of k is summed in registers before C is touched: a strip
 	// of A this long stays in the first-level cache while panels of B pass.
-	blockDepth = 384
+	blockDepth = 400
 	// blockCols is how many columns of B are packed at a time: with blockDepth, they
 	// stay in the second-level cache while all of A passes.
 	blockCols = 256
-	// directRows is the most rows of A for which packing B costs more than it saves.
-	directRows = 28
+	// directStrips is the most strips of A for which packing B costs more than it saves.
+	directStrips = 16
 	// samePlace is a row length whose multiples put all rows in the same places of
-	// a cache: B in that form is packed even for few rows of A.
+	// a cache: B in that form is packed even for few strips of A.
 	samePlace = 1024
 	// smallProduct is the number of multiply-adds that are done before goroutines
 	// have started.
@@ -51,7 +54,8 @@ func (e *assembly) Gemm(threads int, transA, transB bool, m, n, k int, a []float
 	p.m, p.n, p.k = m, n, k
 	p.a, p.b, p.c = operand(transA, m, k, a, lda), operand(transB, k, n, b, ldb), matrix{c, m, n, ldc}
 	p.transA, p.transB, p.accumulate = transA, transB, accumulate
-	p.direct = !transB && (e.strips(m) == 1 || m <= directRows && ldb%samePlace != 0)
+	strips := e.strips(m)
+	p.direct = !transB && (strips == 1 || strips <= directStrips && ldb%samePlace != 0)
 	p.compute(threads)
 }
 
@@ -140,8 +144,8 @@ func (p *product) block(s0, s1, j0, j1 int) {
 	width := p.engine.panel()
 	for j := j0; j < j1; j += blockCols {
 		end := min(j+blockCols, j1)
-		for l := 0; l < p.k; l += blockDepth {
-			depth, rest := min(blockDepth, p.k-l), j
+		for l, depth := range depths(p.k) {
+			rest := j
 			if p.direct {
 				rest = end - (end-j)%width
 				b := view{p.b.data[l*p.b.ld+j:], width, p.b.ld}
@@ -150,6 +154,20 @@ func (p *product) block(s0, s1, j0, j1 int) {
 			if rest < end {
 				b := view{p.panels(room, l, depth, rest, end), width * depth, 0}
 				p.stripsTimesPanels(room, s0, s1, l, depth, b, rest, end)
+			}
+		}
+	}
+}
+
+// depths yields where the blocks of k begin and how long they are: as few as can
+// be, and as even.
+func depths(k int) iter.Seq2[int, int] {
+	return func(yield func(l, depth int) bool) {
+		blocks := (k + blockDepth - 1) / blockDepth
+		for i := range blocks {
+			l := i * k / blocks
+			if !yield(l, (i+1)*k/blocks-l) {
+				return
 			}
 		}
 	}

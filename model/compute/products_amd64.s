@@ -7,17 +7,21 @@
 // func avx512Rows1x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows1x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), BX
-	VPXORD Z0, Z0, Z0
-	MOVQ   AX, SI
-	SHRQ   $0x02, SI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), BX
+	VPXORD     Z0, Z0, Z0
+	MOVQ       AX, SI
+	SHRQ       $0x02, SI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(BX)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z1
 	VBROADCASTSS (BX), Z2
@@ -75,18 +79,25 @@ store:
 // func avx512Rows2x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows2x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z2
 	VBROADCASTSS (SI), Z3
@@ -159,19 +170,29 @@ store:
 // func avx512Rows3x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows3x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z3
 	VBROADCASTSS (SI), Z4
@@ -259,21 +280,34 @@ store:
 // func avx512Rows4x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows4x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ   AX, R8
-	SHRQ   $0x02, R8
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	MOVQ       AX, R8
+	SHRQ       $0x02, R8
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z4
 	VBROADCASTSS (SI), Z5
@@ -376,23 +410,39 @@ store:
 // func avx512Rows5x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows5x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z5
 	VBROADCASTSS (SI), Z6
@@ -512,24 +562,43 @@ store:
 // func avx512Rows6x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows6x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z6
 	VBROADCASTSS (SI), Z7
@@ -664,25 +733,47 @@ store:
 // func avx512Rows7x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows7x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z7
 	VBROADCASTSS (SI), Z8
@@ -832,26 +923,51 @@ store:
 // func avx512Rows8x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows8x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z8
 	VBROADCASTSS (SI), Z9
@@ -1016,28 +1132,56 @@ store:
 // func avx512Rows9x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows9x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z9
 	VBROADCASTSS (SI), Z10
@@ -1219,29 +1363,60 @@ store:
 // func avx512Rows10x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows10x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z10
 	VBROADCASTSS (SI), Z11
@@ -1438,30 +1613,64 @@ store:
 // func avx512Rows11x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows11x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z11
 	VBROADCASTSS (SI), Z12
@@ -1673,31 +1882,68 @@ store:
 // func avx512Rows12x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows12x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
+	PREFETCHT0   256(R9)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z12
 	VBROADCASTSS (SI), Z13
@@ -1924,33 +2170,73 @@ store:
 // func avx512Rows13x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows13x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	LEAQ   (R9)(BX*4), R10
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	MOVQ   AX, R11
-	SHRQ   $0x02, R11
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	LEAQ       (R9)(BX*4), R10
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	MOVQ       AX, R11
+	SHRQ       $0x02, R11
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
+	PREFETCHT0   256(R9)(DI*1)
+	PREFETCHT0   256(R10)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z13
 	VBROADCASTSS (SI), Z14
@@ -2194,34 +2480,77 @@ store:
 // func avx512Rows14x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows14x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	LEAQ   (R9)(BX*4), R10
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	MOVQ   AX, R11
-	SHRQ   $0x02, R11
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	LEAQ       (R9)(BX*4), R10
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	MOVQ       AX, R11
+	SHRQ       $0x02, R11
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
+	PREFETCHT0   256(R9)(DI*1)
+	PREFETCHT0   256(R10)
+	PREFETCHT0   256(R10)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Z14
 	VBROADCASTSS (SI), Z15
@@ -2480,18 +2809,23 @@ store:
 // func avx512Rows1x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows1x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), BX
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ   AX, SI
-	SHRQ   $0x02, SI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), BX
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	MOVQ       AX, SI
+	SHRQ       $0x02, SI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(BX)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z2
@@ -2567,20 +2901,29 @@ store:
 // func avx512Rows2x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows2x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z4
@@ -2679,22 +3022,35 @@ store:
 // func avx512Rows3x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows3x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z6
@@ -2816,25 +3172,42 @@ store:
 // func avx512Rows4x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows4x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   AX, R8
-	SHRQ   $0x02, R8
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	MOVQ       AX, R8
+	SHRQ       $0x02, R8
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z8
@@ -2979,28 +3352,49 @@ store:
 // func avx512Rows5x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows5x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z10
@@ -3170,30 +3564,55 @@ store:
 // func avx512Rows6x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows6x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z12
@@ -3386,32 +3805,61 @@ store:
 // func avx512Rows7x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows7x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z14
@@ -3627,34 +4075,67 @@ store:
 // func avx512Rows8x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows8x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z16
@@ -3893,37 +4374,74 @@ store:
 // func avx512Rows9x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows9x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z18
@@ -4187,39 +4705,80 @@ store:
 // func avx512Rows10x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows10x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z20
@@ -4506,41 +5065,86 @@ store:
 // func avx512Rows11x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows11x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z22
@@ -4850,43 +5454,92 @@ store:
 // func avx512Rows12x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows12x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	MOVQ   AX, R10
-	SHRQ   $0x02, R10
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	MOVQ       AX, R10
+	SHRQ       $0x02, R10
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
+	PREFETCHT0   256(R9)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z24
@@ -5219,46 +5872,99 @@ store:
 // func avx512Rows13x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows13x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	LEAQ   (R9)(BX*4), R10
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	MOVQ   AX, R11
-	SHRQ   $0x02, R11
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	LEAQ       (R9)(BX*4), R10
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	VPXORD     Z24, Z24, Z24
+	VPXORD     Z25, Z25, Z25
+	MOVQ       AX, R11
+	SHRQ       $0x02, R11
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
+	PREFETCHT0   256(R9)(DI*1)
+	PREFETCHT0   256(R10)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z26
@@ -5616,48 +6322,105 @@ store:
 // func avx512Rows14x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Rows14x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	LEAQ   (R8)(BX*4), R9
-	LEAQ   (R9)(BX*4), R10
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	VPXORD Z26, Z26, Z26
-	VPXORD Z27, Z27, Z27
-	MOVQ   AX, R11
-	SHRQ   $0x02, R11
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	LEAQ       (R8)(BX*4), R9
+	LEAQ       (R9)(BX*4), R10
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	VPXORD     Z24, Z24, Z24
+	VPXORD     Z25, Z25, Z25
+	VPXORD     Z26, Z26, Z26
+	VPXORD     Z27, Z27, Z27
+	MOVQ       AX, R11
+	SHRQ       $0x02, R11
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
+	PREFETCHT0   256(R8)(BX*2)
+	PREFETCHT0   256(R8)(DI*1)
+	PREFETCHT0   256(R9)
+	PREFETCHT0   256(R9)(BX*1)
+	PREFETCHT0   256(R9)(BX*2)
+	PREFETCHT0   256(R9)(DI*1)
+	PREFETCHT0   256(R10)
+	PREFETCHT0   256(R10)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	PREFETCHT0   64(CX)(DX*8)
 	VMOVUPS      (CX), Z28
@@ -6038,15 +6801,18 @@ store:
 // func avx512Strip1x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip1x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -6109,16 +6875,21 @@ store:
 // func avx512Strip2x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip2x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -6196,17 +6967,24 @@ store:
 // func avx512Strip3x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip3x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -6299,18 +7077,27 @@ store:
 // func avx512Strip4x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip4x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -6418,19 +7205,30 @@ store:
 // func avx512Strip5x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip5x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -6553,20 +7351,33 @@ store:
 // func avx512Strip6x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip6x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -6704,21 +7515,36 @@ store:
 // func avx512Strip7x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip7x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -6871,22 +7697,39 @@ store:
 // func avx512Strip8x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip8x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -7054,23 +7897,42 @@ store:
 // func avx512Strip9x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip9x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -7253,24 +8115,45 @@ store:
 // func avx512Strip10x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip10x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -7468,25 +8351,48 @@ store:
 // func avx512Strip11x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip11x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -7699,26 +8605,51 @@ store:
 // func avx512Strip12x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip12x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -7946,27 +8877,54 @@ store:
 // func avx512Strip13x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip13x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -8209,28 +9167,57 @@ store:
 // func avx512Strip14x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip14x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -8488,16 +9475,20 @@ store:
 // func avx512Strip1x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip1x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -8578,18 +9569,25 @@ store:
 // func avx512Strip2x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip2x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -8693,20 +9691,30 @@ store:
 // func avx512Strip3x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip3x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -8833,22 +9841,35 @@ store:
 // func avx512Strip4x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip4x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -8998,24 +10019,40 @@ store:
 // func avx512Strip5x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip5x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -9188,26 +10225,45 @@ store:
 // func avx512Strip6x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip6x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -9403,28 +10459,50 @@ store:
 // func avx512Strip7x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip7x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -9643,30 +10721,55 @@ store:
 // func avx512Strip8x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip8x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -9908,32 +11011,60 @@ store:
 // func avx512Strip9x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip9x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -10198,34 +11329,65 @@ store:
 // func avx512Strip10x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip10x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -10513,36 +11675,70 @@ store:
 // func avx512Strip11x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip11x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -10853,38 +12049,75 @@ store:
 // func avx512Strip12x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip12x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -11218,40 +12451,80 @@ store:
 // func avx512Strip13x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip13x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	VPXORD     Z24, Z24, Z24
+	VPXORD     Z25, Z25, Z25
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -11608,42 +12881,85 @@ store:
 // func avx512Strip14x32(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·avx512Strip14x32(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	VPXORD Z25, Z25, Z25
-	VPXORD Z26, Z26, Z26
-	VPXORD Z27, Z27, Z27
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	VPXORD     Z24, Z24, Z24
+	VPXORD     Z25, Z25, Z25
+	VPXORD     Z26, Z26, Z26
+	VPXORD     Z27, Z27, Z27
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -12217,17 +13533,21 @@ TEXT ·transpose512(SB), NOSPLIT, $0-32
 // func avx2Rows1x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows1x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), BX
-	VXORPS Y0, Y0, Y0
-	MOVQ   AX, SI
-	SHRQ   $0x02, SI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), BX
+	VXORPS     Y0, Y0, Y0
+	MOVQ       AX, SI
+	SHRQ       $0x02, SI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(BX)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y1
 	VBROADCASTSS (BX), Y2
@@ -12285,18 +13605,25 @@ store:
 // func avx2Rows2x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows2x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y2
 	VBROADCASTSS (SI), Y3
@@ -12369,19 +13696,29 @@ store:
 // func avx2Rows3x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows3x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y3
 	VBROADCASTSS (SI), Y4
@@ -12469,21 +13806,34 @@ store:
 // func avx2Rows4x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows4x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   AX, R8
-	SHRQ   $0x02, R8
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	MOVQ       AX, R8
+	SHRQ       $0x02, R8
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y4
 	VBROADCASTSS (SI), Y5
@@ -12586,23 +13936,39 @@ store:
 // func avx2Rows5x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows5x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y5
 	VBROADCASTSS (SI), Y6
@@ -12722,24 +14088,43 @@ store:
 // func avx2Rows6x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows6x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y6
 	VBROADCASTSS (SI), Y7
@@ -12874,18 +14259,22 @@ store:
 // func avx2Rows1x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows1x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), BX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   AX, SI
-	SHRQ   $0x02, SI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), BX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	MOVQ       AX, SI
+	SHRQ       $0x02, SI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(BX)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y2
 	VMOVUPS      32(CX), Y3
@@ -12956,20 +14345,27 @@ store:
 // func avx2Rows2x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows2x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y4
 	VMOVUPS      32(CX), Y5
@@ -13063,22 +14459,32 @@ store:
 // func avx2Rows3x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows3x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y6
 	VMOVUPS      32(CX), Y7
@@ -13195,25 +14601,38 @@ store:
 // func avx2Rows4x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows4x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   AX, R8
-	SHRQ   $0x02, R8
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	MOVQ       AX, R8
+	SHRQ       $0x02, R8
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y8
 	VMOVUPS      32(CX), Y9
@@ -13353,28 +14772,44 @@ store:
 // func avx2Rows5x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows5x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y10
 	VMOVUPS      32(CX), Y11
@@ -13539,30 +14974,49 @@ store:
 // func avx2Rows6x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Rows6x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	LEAQ   (BX)(BX*2), DI
-	LEAQ   (SI)(BX*4), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   AX, R9
-	SHRQ   $0x02, R9
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	LEAQ       (BX)(BX*2), DI
+	LEAQ       (SI)(BX*4), R8
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	MOVQ       AX, R9
+	SHRQ       $0x02, R9
+	JZ         rest
 
 round:
+	PREFETCHT0   256(SI)
+	PREFETCHT0   256(SI)(BX*1)
+	PREFETCHT0   256(SI)(BX*2)
+	PREFETCHT0   256(SI)(DI*1)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   256(R8)(BX*1)
 	PREFETCHT0   (CX)(DX*8)
 	VMOVUPS      (CX), Y12
 	VMOVUPS      32(CX), Y13
@@ -13750,15 +15204,18 @@ store:
 // func avx2Strip1x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip1x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -13821,16 +15278,21 @@ store:
 // func avx2Strip2x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip2x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -13908,17 +15370,24 @@ store:
 // func avx2Strip3x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip3x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14011,18 +15480,27 @@ store:
 // func avx2Strip4x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip4x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14130,19 +15608,30 @@ store:
 // func avx2Strip5x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip5x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14265,20 +15754,33 @@ store:
 // func avx2Strip6x8(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip6x8(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14416,16 +15918,19 @@ store:
 // func avx2Strip1x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip1x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14501,18 +16006,23 @@ store:
 // func avx2Strip2x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip2x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14611,20 +16121,27 @@ store:
 // func avx2Strip3x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip3x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14746,22 +16263,31 @@ store:
 // func avx2Strip4x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip4x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -14906,24 +16432,35 @@ store:
 // func avx2Strip5x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip5x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)
@@ -15091,26 +16628,39 @@ store:
 // func avx2Strip6x16(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·avx2Strip6x16(SB), NOSPLIT, $0-64
-	MOVQ   k+0(FP), AX
-	MOVQ   b+24(FP), CX
-	MOVQ   bStep+32(FP), DX
-	MOVQ   aStep+16(FP), BX
-	MOVQ   a+8(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   AX, DI
-	SHRQ   $0x02, DI
-	JZ     rest
+	MOVQ       k+0(FP), AX
+	MOVQ       b+24(FP), CX
+	MOVQ       bStep+32(FP), DX
+	MOVQ       c+40(FP), BX
+	MOVQ       cStep+48(FP), SI
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)
+	MOVQ       aStep+16(FP), BX
+	MOVQ       a+8(FP), SI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	MOVQ       AX, DI
+	SHRQ       $0x02, DI
+	JZ         rest
 
 round:
 	PREFETCHT0   (CX)(DX*8)

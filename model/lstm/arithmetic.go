@@ -32,8 +32,8 @@ type packs struct {
 	projection packed
 }
 
-// layerPacks is a layer's kernel: the rows for its input, those for h, and
-// those for h transposed.
+// layerPacks is a layer's kernel: the rows for its input, which only an
+// evaluation packs, those for h, and those for h transposed.
 type layerPacks struct{ input, hidden, hiddenT packed }
 
 func newPacks(e compute.Engine, layers int) *packs {

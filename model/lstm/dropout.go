@@ -25,7 +25,7 @@ func newDropout(a arithmetic, name string, keep float64, random stream, n, width
 	d := &dropout{
 		signature:  signature{name, []hm.Type{matrixType}, matrixType, tensor.Shape{n, width}},
 		arithmetic: a, keep: keep, random: random,
-		mask: make([]float32, n*width), out: newTensor(n, width), dx: newTensor(n, width),
+		mask: allocate(n * width), out: newTensor(n, width), dx: newTensor(n, width),
 	}
 	d.draw = d.sample
 	return d

@@ -212,3 +212,28 @@ func TestAnEvaluationStopsBetweenBatches(t *testing.T) {
 		t.Errorf("Evaluate says %q, want %q", got, want)
 	}
 }
+
+// An evaluation packs weights that training multiplies with as they are.
+func TestTrainingAndEvaluationComputeTheSameCost(t *testing.T) {
+	for _, engine := range engines(t) {
+		for _, threads := range []int{1, 2} {
+			cfg := Config{Vocab: 131, Layers: 2, Hidden: 37, Batch: 3, Unroll: 5, InitScale: 0.3, Keep: 1, Engine: engine, Threads: threads}
+			tokens := text(cfg.Batch*(cfg.Unroll+1), cfg.Vocab)
+			m, err := New(cfg, tokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := m.Evaluate(t.Context(), tokens, cfg.Batch, cfg.Unroll)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := m.Step(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := math.Exp(r.Loss / float64(cfg.Unroll)); got != want {
+				t.Errorf("engine %s, %d threads: the evaluation's perplexity is %v, the same step's %v", engine.Name(), threads, got, want)
+			}
+		}
+	}
+}

@@ -19,6 +19,7 @@ type layer struct {
 	forgetBias              float32
 	kernel, bias            *model.Variable
 	packs                   *layerPacks
+	trains                  bool // whether there is a backward pass, and new weights after it
 
 	z     []float32 // [steps·batch, 4·width]: what the gates see, then what they say
 	tanhC []float32 // [steps·batch, width]
@@ -35,8 +36,8 @@ func newLayer(a arithmetic, name string, kernel, bias *model.Variable, p *layerP
 		signature:  signature{name, []hm.Type{matrixType, matrixType, vectorType, matrixType, matrixType}, matrixType, tensor.Shape{n, width}},
 		arithmetic: a, steps: steps, batch: batch, in: kernel.Shape[0] - width, width: width,
 		forgetBias: float32(forgetBias), kernel: kernel, bias: bias, packs: p,
-		z: make([]float32, n*4*width), tanhC: make([]float32, n*width),
-		c: make([]float32, (n+batch)*width), h: make([]float32, (n+batch)*width),
+		z: allocate(n * 4 * width), tanhC: allocate(n * width),
+		c: allocate((n + batch) * width), h: allocate((n + batch) * width),
 	}
 	l.out = tensorOf(l.h[batch*width:], n, width)
 	return l
@@ -54,16 +55,28 @@ func (l *layer) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	copy(l.h, floats(in[3]))
 	copy(l.c, floats(in[4]))
 	l.pack(kernel)
-	// The input's share of z does not wait for h: one product for all steps.
-	l.packs.input.Mul(l.threads, l.steps*l.batch, x, l.in, false, l.z, 4*l.width)
+	l.timesInput(x, kernel)
 	l.sequences(func(lo, hi, threads int) { l.forward(bias, lo, hi, threads) })
 	return l.out, nil
 }
 
-// pack packs what of the kernel the forward pass needs, unless it is packed.
+// timesInput computes the input's share of z. It does not wait for h: one product
+// for all steps. In training that is the only use of these weights before they
+// change.
+func (l *layer) timesInput(x, kernel []float32) {
+	n, gates := l.steps*l.batch, 4*l.width
+	if l.trains {
+		l.Gemm(l.threads, false, false, n, gates, l.in, x, l.in, kernel, gates, false, l.z, gates)
+		return
+	}
+	l.packs.input.pack(l.threads, false, l.in, gates, kernel, gates)
+	l.packs.input.Mul(l.threads, n, x, l.in, false, l.z, gates)
+}
+
+// pack packs what of the kernel every step of the forward pass needs, unless it
+// is packed.
 func (l *layer) pack(kernel []float32) {
 	gates := 4 * l.width
-	l.packs.input.pack(l.threads, false, l.in, gates, kernel, gates)
 	l.packs.hidden.pack(l.threads, false, l.width, gates, kernel[l.in*gates:], gates)
 }
 
@@ -119,6 +132,7 @@ func (l *layer) DiffWRT(int) []bool { return []bool{true, true, true, false, fal
 // SymDiff adds the backward pass to the graph: one function, which returns the
 // gradient of x, and the picks of those of kernel and bias.
 func (l *layer) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+	l.trains = true
 	g := newLayerGradient(l)
 	dx, err := backward("d("+l.name+")", g.dx, g.run, in[0], in[1], out, grad)
 	if err != nil {

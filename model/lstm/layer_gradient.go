@@ -20,7 +20,7 @@ func newLayerGradient(l *layer) *layerGradient {
 	n := l.steps * l.batch
 	return &layerGradient{
 		layer: l,
-		dz:    make([]float32, n*4*l.width), dh: make([]float32, n*l.width), dc: make([]float32, l.batch*l.width),
+		dz:    allocate(n * 4 * l.width), dh: allocate(n * l.width), dc: make([]float32, l.batch*l.width),
 		dx: newTensor(n, l.in),
 	}
 }

@@ -136,7 +136,7 @@ func newVariables(cfg Config) []*model.Variable {
 	add := func(scale float64, name string, shape ...int) {
 		v := &model.Variable{Name: name, Shape: shape}
 		n := shape[0] * v.Width()
-		v.Value, v.Grad = make([]float32, n), make([]float32, n)
+		v.Value, v.Grad = allocate(n), allocate(n)
 		newStream(cfg.Seed, variableStream(len(vs))).uniform(v.Value, float32(scale))
 		vs = append(vs, v)
 	}

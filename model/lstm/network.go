@@ -104,13 +104,12 @@ func (n *network) differentiate() error {
 	return nil
 }
 
-// reserve packs all weights, for the memory that takes.
+// reserve packs what a step of training packs, for the memory that takes.
 func (n *network) reserve() {
 	for _, l := range n.layers {
 		l.pack(l.kernel.Value)
 		l.packBackward(l.kernel.Value)
 	}
-	n.projection.pack(n.projection.weights.Value)
 }
 
 // compile makes the machine, once the graph is complete.

@@ -92,7 +92,7 @@ func tensorOf[E float32 | int32](data []E, shape ...int) *tensor.Dense {
 
 // newTensor returns a tensor of zeros.
 func newTensor(shape ...int) *tensor.Dense {
-	return tensorOf(make([]float32, tensor.Shape(shape).TotalSize()), shape...)
+	return tensorOf(allocate(tensor.Shape(shape).TotalSize()), shape...)
 }
 
 // floats returns a tensor's memory.

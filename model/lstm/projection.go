@@ -40,15 +40,14 @@ func newProjection(a arithmetic, weights, bias *model.Variable, p *packed, rows,
 	return &projection{
 		signature:  signature{"projection", []hm.Type{matrixType, matrixType, vectorType, wordType}, costType, tensor.ScalarShape()},
 		arithmetic: a, rows: rows, width: width, vocab: vocab, batch: batch, weights: weights, bias: bias, packs: p,
-		logits: make([]float32, rows*vocab), nats: make([]float32, rows), cost: gorgonia.NewF64(0),
+		logits: allocate(rows * vocab), nats: make([]float32, rows), cost: gorgonia.NewF64(0),
 	}
 }
 
 // Do takes h, weights, bias and the words that follow.
 func (p *projection) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	h, weights, bias, targets := floats(in[0]), floats(in[1]), floats(in[2]), words(in[3])
-	p.pack(weights)
-	p.packs.Mul(p.threads, p.rows, h, p.width, false, p.logits, p.vocab)
+	p.multiply(h, weights)
 	clear(p.partial)
 	p.parallel(blocks, func(lo, hi int) {
 		for b := lo; b < hi; b++ {
@@ -63,15 +62,24 @@ func (p *projection) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	return p.cost, nil
 }
 
-// pack packs the weights unless they are.
-func (p *projection) pack(weights []float32) {
+// multiply computes the logits without bias. In training that is the only use of
+// the weights in this form before they change, so they are not packed for more.
+func (p *projection) multiply(h, weights []float32) {
+	if p.trains() {
+		p.Gemm(p.threads, false, false, p.rows, p.vocab, p.width, h, p.width, weights, p.vocab, false, p.logits, p.vocab)
+		return
+	}
 	p.packs.pack(p.threads, false, p.width, p.vocab, weights, p.vocab)
+	p.packs.Mul(p.threads, p.rows, h, p.width, false, p.logits, p.vocab)
 }
+
+// trains reports whether there is a backward pass.
+func (p *projection) trains() bool { return p.partial != nil }
 
 // block computes the cross entropy of a block of rows and, if there is a backward
 // pass, the gradient of their logits and its sum.
 func (p *projection) block(b int, bias []float32, targets []int32) {
-	grad := p.partial != nil
+	grad := p.trains()
 	for r := b * p.rows / blocks; r < (b+1)*p.rows/blocks; r++ {
 		row := p.logits[r*p.vocab:][:p.vocab]
 		p.nats[r] = p.SoftmaxXent(row, bias, int(targets[r]), 1/float32(p.batch), grad)

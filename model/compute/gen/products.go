@@ -64,6 +64,7 @@ func tile(e *emitter, packed bool, rows, vectors int) {
 	e.SignatureExpr("func(k int64, a *float32, aStep int64, b *float32, bStep int64, c *float32, cStep int64, accumulate int64)")
 	e.Pragma("noescape")
 	k, b, bStep := e.integer("k"), e.pointer("b"), e.integer("bStep")
+	fetchTile(e, rows, vectors)
 	a := newRowPointers(e, packed, rows)
 
 	sums := make([][]reg.VecVirtual, rows)
@@ -100,6 +101,7 @@ func tile(e *emitter, packed bool, rows, vectors int) {
 	e.SHRQ(operand.Imm(2), rounds)
 	e.JZ(operand.LabelRef("rest"))
 	e.Label("round")
+	a.fetch()
 	for ahead := range unroll {
 		step(ahead)
 	}
@@ -141,18 +143,33 @@ func tile(e *emitter, packed bool, rows, vectors int) {
 	e.end()
 }
 
+// fetchTile emits a request for the rows of C, so that they are near by the time
+// the sums are there.
+func fetchTile(e *emitter, rows, vectors int) {
+	c, cStep := e.pointer("c"), e.integer("cStep")
+	for row := range rows {
+		for offset := 0; offset < vectors*e.size(); offset += cacheLine {
+			e.PREFETCHT0(at(c, offset))
+		}
+		if row < rows-1 {
+			e.ADDQ(cStep, c)
+		}
+	}
+}
+
 // rowPointers address the elements of A. In a strip, the rows of one k lie side by side,
 // step bytes before those of the next; else each row is contiguous, step bytes
 // before the next.
 type rowPointers struct {
 	e           *emitter
 	packed      bool
+	rows        int
 	step, step3 reg.GPVirtual   // step3 is three steps
 	every4      []reg.GPVirtual // pointers to rows 0, 4, 8...; of a strip only to row 0
 }
 
 func newRowPointers(e *emitter, packed bool, rows int) *rowPointers {
-	a := &rowPointers{e: e, packed: packed, step: e.integer("aStep"), every4: []reg.GPVirtual{e.pointer("a")}}
+	a := &rowPointers{e: e, packed: packed, rows: rows, step: e.integer("aStep"), every4: []reg.GPVirtual{e.pointer("a")}}
 	if packed {
 		return a
 	}
@@ -181,6 +198,18 @@ func (a *rowPointers) element(row, ahead int) operand.Mem {
 		m.Index, m.Scale = a.step3, 1
 	}
 	return m
+}
+
+// fetch requests what the rows have a few cache lines on: they are too many, and
+// too far apart, for hardware to foresee.
+func (a *rowPointers) fetch() {
+	if a.packed {
+		return
+	}
+	const lines = 4 // ahead, of 16 elements each
+	for row := range a.rows {
+		a.e.PREFETCHT0(a.element(row, lines*cacheLine/4))
+	}
 }
 
 // next goes on to the next k where displacements cannot reach it.
