@@ -57,6 +57,12 @@ bench: ## Benchmarks into docs/bench; COUNT=10 for benchstat
 	@mkdir -p docs/bench
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) ./... | tee docs/bench/$$(date +%F)-$$(git rev-parse --short HEAD).txt
 
+bench-train: ## One worker against PyTorch (python3-torch, libopenblas0-pthread), and what a second brings
+	go run ./examples/race --presets=small,medium,large --threads=1,2
+	go run ./examples/race --profile
+	go run ./examples/scaling --presets small,medium,large --transports grpc,tcp,shm
+	go run ./examples/scaling --presets small --transports grpc,tcp,shm --encoding float16
+
 bench-transport: ## Race the transports against plain TCP and memcpy; fails below the marks
 	@mkdir -p docs/bench
 	go run ./examples/transfer --check --json docs/bench/transport.json --plot docs/bench/transport.png
