@@ -107,6 +107,9 @@ func (p *pipe) accept() (some bool, err error) {
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EIO) { // nothing there, or the device is down
 			return some, nil
 		}
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
 		if err != nil {
 			return some, fmt.Errorf("take a frame: %w", err)
 		}

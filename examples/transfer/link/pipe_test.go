@@ -35,8 +35,14 @@ func ends(t *testing.T) (near, in, out, far int) {
 func await(t *testing.T, fd int, buf []byte) int {
 	t.Helper()
 	limit := unix.NsecToTimespec(int64(10 * time.Second))
-	if n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, &limit, nil); n != 1 {
-		t.Fatalf("no frame has come: %v", err)
+	for {
+		n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, &limit, nil)
+		if n == 1 {
+			break
+		}
+		if err != unix.EINTR { // as Go's own signals make it
+			t.Fatalf("no frame has come: %v", err)
+		}
 	}
 	n, err := unix.Read(fd, buf)
 	if err != nil {
