@@ -132,7 +132,7 @@ func (cfg Config) withDefaults(m model.Model) Config {
 // join introduces the replica to every shard, settles who offers weights, and
 // moves the model to where the replica stopped.
 func (s *Session) join(ctx context.Context) error {
-	hello := transport.Hello{Replica: s.replica, Settings: s.cfg.Settings, Plan: s.cfg.Plan}
+	hello := s.hello()
 	welcomes := make([]transport.Welcome, len(s.shards))
 	err := s.each(func(i int, sh *shard) (err error) {
 		welcomes[i], err = retry(ctx, sh, s.limit(s.cfg.StartLimit), func(ctx context.Context) (transport.Welcome, error) {
@@ -171,6 +171,12 @@ func (s *Session) join(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hello is what the replica says of itself, in its first call and whenever it is
+// to be heard of.
+func (s *Session) hello() transport.Hello {
+	return transport.Hello{Replica: s.replica, Settings: s.cfg.Settings, Plan: s.cfg.Plan}
 }
 
 // agree keeps the chief from offering weights to a job of which some shards have
@@ -308,7 +314,7 @@ func (s *Session) KeepAlive(ctx context.Context, f func() error) error {
 			case <-ctx.Done():
 				return
 			}
-			hello := transport.Hello{Replica: s.replica, Settings: s.cfg.Settings, Plan: s.cfg.Plan}
+			hello := s.hello()
 			_ = s.each(func(_ int, sh *shard) error { // what fails here fails again when it matters
 				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 				defer cancel()
